@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * libnpu: language models on an M6 NPU.
+ *
+ * Conventions: functions return 0 (or a count) or a negative errno, and
+ * npu_error() then has one line, of the calling thread, that says what was
+ * wrong and what to do. Objects are created by npu_<noun>_create/open/load and
+ * given back by npu_<noun>_destroy/close/free, which take NULL. Strings are
+ * UTF-8. Objects are not locked: one thread at a time per device, model or
+ * session object, except where said.
+ */
+#ifndef NPU_H
+#define NPU_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define NPU_VERSION_MAJOR 0
+#define NPU_VERSION_MINOR 1
+#define NPU_VERSION_PATCH 0
+
+/* "0.1.0" of the library at run time. */
+const char *npu_version(void);
+
+/* Last error of the calling thread; "" if none. Valid until the next call. */
+const char *npu_error(void);
+
+/* ---- Device ---- */
+
+struct npu_device;
+
+struct npu_device_info {
+	char node[64];			/* "/dev/accel/accel0" */
+	char firmware[32];		/* "2.3.1", "2.1.4-rc3" */
+	uint32_t units;
+	uint32_t router_entries;
+	uint64_t sram_bytes;
+	uint64_t max_chunk_bytes;	/* moe_loader/max_chunk_size_kb */
+	uint64_t cma_bytes;		/* 0 if unknown */
+	int32_t temperature_mc;		/* millidegrees Celsius */
+	uint32_t power_mw;
+	uint64_t frequency_hz;
+	uint64_t device_time_ns;
+	/* of this open device: */
+	uint64_t busy_ns;
+	uint64_t router_hits;
+	uint64_t router_misses;
+	uint64_t expert_faults;
+	uint64_t jobs;
+};
+
+/*
+ * Opens /dev/accel/accel<id>. -ENOENT no device (or no driver loaded: the
+ * message tells which), -EACCES no permission, -ENODEV not an M6 NPU.
+ */
+int npu_device_open(int id, struct npu_device **device);
+void npu_device_close(struct npu_device *device);
+/* Fresh figures. Any thread, also while a step runs. */
+int npu_device_info(struct npu_device *device, struct npu_device_info *info);
+/* The DRM file descriptor, for poll(2) and own ioctls; stays the device's. */
+int npu_device_fd(const struct npu_device *device);
+
+enum npu_router_policy {
+	NPU_ROUTER_OFF = 0,
+	NPU_ROUTER_LRU = 1,
+	NPU_ROUTER_PRIORITY_LRU = 2,
+};
+
+struct npu_router_stats {
+	enum npu_router_policy policy;
+	uint32_t threshold_permille;
+	uint32_t entries;
+	uint32_t pinned;
+	uint64_t hits, misses, evictions, faults, full;	/* device-wide */
+};
+
+int npu_router_set(struct npu_device *device, enum npu_router_policy policy);
+int npu_router_set_threshold(struct npu_device *device, uint32_t permille);
+/* Any thread, also while a step runs. */
+int npu_router_stats(struct npu_device *device, struct npu_router_stats *stats);
+
+/* ---- Pools and buffers ---- */
+
+struct npu_pool;
+
+#define NPU_POOL_PERSISTENT	(1u << 0)
+
+struct npu_pool_info {
+	uint32_t id;
+	uint64_t size, used, largest_free;	/* bytes */
+	uint32_t buffers, segments;
+};
+
+/* -ENOMEM: no contiguous area of @size; the message says the largest. */
+int npu_pool_create(struct npu_device *device, uint64_t size, uint32_t flags,
+		    uint32_t max_segments, struct npu_pool **pool);
+void npu_pool_destroy(struct npu_pool *pool);
+int npu_pool_info(struct npu_pool *pool, struct npu_pool_info *info);
+
+struct npu_buffer;
+
+#define NPU_BUFFER_READONLY	(1u << 0)	/* for the device */
+
+/*
+ * A zeroed buffer in @pool. @addr: device address, in when not 0 (the caller
+ * chooses), and always out. -ENOSPC: the pool has no free block that large.
+ */
+int npu_buffer_create(struct npu_pool *pool, uint64_t size, uint32_t flags,
+		      uint64_t *addr, struct npu_buffer **buffer);
+void npu_buffer_destroy(struct npu_buffer *buffer);
+/* CPU view, mapped on first use; NULL with npu_error() set. */
+void *npu_buffer_map(struct npu_buffer *buffer);
+void npu_buffer_unmap(struct npu_buffer *buffer);
+uint64_t npu_buffer_addr(const struct npu_buffer *buffer);
+uint64_t npu_buffer_size(const struct npu_buffer *buffer);
+/* Make writes visible; no-ops on coherent systems. */
+int npu_buffer_sync_to_device(struct npu_buffer *buffer, uint64_t offset, uint64_t size);
+int npu_buffer_sync_from_device(struct npu_buffer *buffer, uint64_t offset, uint64_t size);
+
+/* ---- Models ---- */
+
+struct npu_model;
+
+enum npu_load_stage {
+	NPU_LOAD_CHECK,		/* file structure */
+	NPU_LOAD_STATIC,	/* static weights */
+	NPU_LOAD_EXPERTS,
+};
+
+struct npu_load_progress {
+	enum npu_load_stage stage;
+	uint64_t done, total;	/* bytes of this stage */
+	uint32_t items, item_count;	/* shards of this stage */
+};
+
+struct npu_model_options {
+	size_t size;		/* sizeof(struct npu_model_options) */
+	/* Called from the loading thread; non-zero cancels with -ECANCELED. */
+	int (*progress)(void *user, const struct npu_load_progress *progress);
+	void *progress_user;
+	/* Existing pool, or NULL: the model creates one that fits. */
+	struct npu_pool *pool;
+	/* KV cache to reserve: slots * max_seq positions. 0: 1 slot, context_length. */
+	uint32_t slots;
+	uint32_t max_seq;
+	/* Bring experts in when they first fault instead of at load. */
+	bool experts_on_demand;
+	/* KV cache elements as Q8_0 instead of F16. */
+	bool kv_q8_0;
+	/* preload_config.json, or NULL: per-expert priorities; pins and order. */
+	const char *preload_config;
+};
+
+struct npu_model_info {
+	const char *name;
+	const char *architecture;
+	const char *quantization;	/* "fp16", "int8", "int4" */
+	uint32_t vocab, hidden, context_length;
+	uint32_t slots, max_seq, max_tile, max_out;
+	uint32_t expert_layers, experts, experts_per_token;
+	uint32_t experts_resident;	/* of expert_layers * experts */
+	uint64_t static_bytes, expert_bytes_total, kv_bytes, pool_bytes;
+	int32_t eos_tokens[8];
+	uint32_t eos_count;
+	uint64_t load_ns;		/* wall clock, of npu_model_load */
+};
+
+/*
+ * Loads @path into pools of @device and makes it ready to run. @options may be
+ * NULL. -ENOENT/-EACCES the file, -EBADMSG not a valid .npu file (the message
+ * names the section), -ENOMEM/-ENOSPC no room, -ENOTSUP needs another target.
+ */
+int npu_model_load(struct npu_device *device, const char *path,
+		   const struct npu_model_options *options,
+		   struct npu_model **model);
+void npu_model_free(struct npu_model *model);
+/* Strings live as long as the model. Any thread. */
+void npu_model_info(const struct npu_model *model, struct npu_model_info *info);
+
+/* ---- Tokens (any thread) ---- */
+
+struct npu_tokenizer;
+
+/* Of a loaded model; lives as long as it. */
+const struct npu_tokenizer *npu_model_tokenizer(const struct npu_model *model);
+/* From a tokenizer.json text. -EBADMSG with a message that says what. */
+int npu_tokenizer_create(const char *json, size_t length, struct npu_tokenizer **tokenizer);
+void npu_tokenizer_destroy(struct npu_tokenizer *tokenizer);
+
+#define NPU_TOKENIZE_SPECIAL	(1u << 0)	/* "<|im_start|>" is one token */
+
+/*
+ * Returns the number of tokens, of which at most @max are stored (so NULL, 0
+ * counts). Invalid UTF-8 is taken as U+FFFD.
+ */
+int npu_tokenize(const struct npu_tokenizer *tokenizer, const char *text,
+		 size_t length, uint32_t flags, int32_t *tokens, size_t max);
+/*
+ * The bytes of one token: returns their number, stores at most @max. A token
+ * may hold a part of a UTF-8 sequence. Special tokens give nothing unless
+ * NPU_TOKENIZE_SPECIAL.
+ */
+int npu_detokenize(const struct npu_tokenizer *tokenizer, int32_t token,
+		   uint32_t flags, char *text, size_t max);
+
+struct npu_chat_message {
+	const char *role;	/* "system", "user", "assistant" */
+	const char *content;
+};
+
+/*
+ * Renders messages by the model's chat format and tokenizes: content is plain
+ * text (special tokens in it are not honoured), the frame is not. Returns the
+ * number of tokens. -ENOTSUP the model has no chat format, -EINVAL a role.
+ */
+int npu_chat_tokenize(const struct npu_model *model,
+		      const struct npu_chat_message *messages, size_t count,
+		      int32_t *tokens, size_t max);
+
+/* ---- Running ---- */
+
+/* One token of a step. Tokens of one slot have rising, gapless positions. */
+struct npu_step_token {
+	int32_t token;
+	uint32_t position;	/* 0-based, below max_seq */
+	uint32_t slot;
+	bool out;		/* its logits are wanted; at most max_out a step */
+};
+
+struct npu_step_result {
+	/* Row i belongs to the i-th token with out. Valid until the next step. */
+	const float *logits;	/* [out_count, vocab] */
+	const float *hidden;	/* [out_count, hidden] */
+	const int32_t *topk_ids;	/* [out_count, topk], best first */
+	const float *topk_values;
+	uint32_t out_count, topk;
+	uint64_t device_ns;	/* modelled device time of the step */
+	uint32_t router_hits, router_misses, expert_faults;
+};
+
+/*
+ * Runs @count tokens (1..max_tile), of any slots, in one job, and waits. Experts
+ * that fault are brought in meanwhile. -EINVAL bad token, slot or position;
+ * -ETIME, -EIO, ... when the job failed: nothing of the step counts then, and
+ * the slots concerned have to start over.
+ */
+int npu_model_step(struct npu_model *model, const struct npu_step_token *tokens,
+		   uint32_t count, struct npu_step_result *result);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
