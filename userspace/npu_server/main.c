@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: MIT
+/* npu_server: opens the device, loads the model, serves it, ends on SIGTERM. */
+#include <errno.h>
+#include <npu/npu.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine.h"
+#include "http.h"
+#include "log.h"
+#include "metrics.h"
+#include "options.h"
+
+struct server {
+	struct options options;
+	struct npu_device *device;
+	struct npu_model *model;
+	struct metrics *metrics;
+	struct engine *engine;
+	struct http_server *http;
+};
+
+static volatile sig_atomic_t stop_signal;
+
+static void on_signal(int number)
+{
+	stop_signal = number;
+}
+
+/*
+ * SIGTERM and SIGINT stay blocked, in all threads, but for where the main
+ * thread waits: none is lost, and no call is interrupted half-way.
+ */
+static void catch_signals(sigset_t *outside)
+{
+	const struct sigaction action = { .sa_handler = on_signal };
+	sigset_t ours;
+
+	sigaction(SIGTERM, &action, NULL);
+	sigaction(SIGINT, &action, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	sigemptyset(&ours);
+	sigaddset(&ours, SIGTERM);
+	sigaddset(&ours, SIGINT);
+	pthread_sigmask(SIG_BLOCK, &ours, outside);
+	sigdelset(outside, SIGTERM);
+	sigdelset(outside, SIGINT);
+}
+
+static bool stop_pending(void)
+{
+	sigset_t pending;
+
+	sigpending(&pending);
+	return sigismember(&pending, SIGTERM) || sigismember(&pending, SIGINT);
+}
+
+/* A line for every stage and every tenth of it; SIGTERM cancels. */
+static int show_progress(void *opaque, const struct npu_load_progress *p)
+{
+	static const char *const stages[] = {
+		[NPU_LOAD_CHECK] = "checking the file",
+		[NPU_LOAD_STATIC] = "static weights",
+		[NPU_LOAD_EXPERTS] = "experts",
+	};
+	int *shown = opaque;
+	int now = (int)p->stage * 100 +
+		  (p->total ? (int)(p->done * 10 / p->total) : 10);
+
+	if (now != *shown) {
+		*shown = now;
+		log_info("loading %s: %u of %u shards, %.1f of %.1f MB",
+			 stages[p->stage], p->items, p->item_count,
+			 (double)p->done * 1e-6, (double)p->total * 1e-6);
+	}
+	return stop_pending();
+}
+
+static int fail(const char *what)
+{
+	log_error("%s: %s", what, npu_error());
+	return -1;
+}
+
+static int configure_router(struct server *server)
+{
+	const struct options *o = &server->options;
+	enum npu_router_policy policy = o->disable_expert_cache ?
+						NPU_ROUTER_OFF :
+						NPU_ROUTER_LRU;
+
+	if (npu_router_set(server->device, policy))
+		return fail("expert-router cache");
+	if (o->preload_threshold > 0 &&
+	    npu_router_set_threshold(server->device,
+				     (uint32_t)(o->preload_threshold * 1000 +
+						0.5)))
+		return fail("prefetch threshold");
+	return 0;
+}
+
+static int load(struct server *server)
+{
+	const struct options *o = &server->options;
+	struct npu_model_options options = {
+		.size = sizeof(options),
+		.progress = show_progress,
+		.slots = o->max_concurrent,
+		.max_seq = o->max_seq_len,
+		.experts_on_demand = o->experts_on_demand,
+		.kv_q8_0 = !strcmp(o->kv_cache_type, "q8_0"),
+		.preload_config = o->config,
+	};
+	struct npu_device_info device;
+	struct npu_model_info model;
+	int shown = -1;
+
+	options.progress_user = &shown;
+	if (npu_device_open((int)o->device_id, &server->device) ||
+	    npu_device_info(server->device, &device))
+		return fail("device");
+	log_info("%s: firmware %s, %u units, %u router-cache entries",
+		 device.node, device.firmware, device.units,
+		 device.router_entries);
+	if (configure_router(server))
+		return -1;
+	if (npu_model_load(server->device, o->model, &options, &server->model))
+		return fail(o->model);
+	npu_model_info(server->model, &model);
+	log_info("%s (%s, %s): pool of %.1f MB, %u of %u experts resident, %u slots of %u tokens, loaded in %.2f s",
+		 model.name, model.architecture, model.quantization,
+		 (double)model.pool_bytes * 1e-6, model.experts_resident,
+		 model.expert_layers * model.experts, model.slots,
+		 model.max_seq, (double)model.load_ns * 1e-9);
+	return 0;
+}
+
+static int start(struct server *server)
+{
+	const struct options *o = &server->options;
+	const struct engine_options engine = { .queue_limit = o->queue_limit };
+	const struct http_options http = {
+		.host = o->host,
+		.api_key = o->api_key,
+		.defaults = {
+			.temperature = (float)o->temperature,
+			.max_tokens = o->max_tokens,
+		},
+	};
+	int err;
+
+	server->metrics = metrics_create();
+	if (!server->metrics)
+		return -1;
+	err = engine_create(server->device, server->model, &engine,
+			    server->metrics, &server->engine);
+	if (err) {
+		log_error("the engine does not start: %s", strerror(-err));
+		return -1;
+	}
+	return http_start(&http, server->device, server->model, server->engine,
+			  server->metrics, &server->http);
+}
+
+static void stop(struct server *server)
+{
+	if (server->http)
+		http_quiesce(server->http);
+	if (server->engine)
+		engine_stop(server->engine,
+			    (int)server->options.grace_seconds * 1000);
+	if (server->http)
+		http_stop(server->http);
+	engine_destroy(server->engine);
+	metrics_destroy(server->metrics);
+	npu_model_free(server->model);
+	npu_device_close(server->device);
+}
+
+/* What the table of options can't say. */
+static int check_options(const struct options *o)
+{
+	int level = log_level_parse(o->log_level);
+
+	if (level < 0) {
+		fprintf(stderr,
+			"npu_server: log-level must be error, warn, info or debug, not '%s'\n",
+			o->log_level);
+		return -1;
+	}
+	if (strcmp(o->kv_cache_type, "f16") &&
+	    strcmp(o->kv_cache_type, "q8_0")) {
+		fprintf(stderr,
+			"npu_server: kv-cache-type must be f16 or q8_0, not '%s'\n",
+			o->kv_cache_type);
+		return -1;
+	}
+	log_set_level((enum log_level)level);
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	struct server server = { 0 };
+	sigset_t outside;
+	int ret = options_parse(&server.options, argc, argv);
+
+	if (!ret)
+		ret = check_options(&server.options);
+	if (ret) {
+		options_release(&server.options);
+		return ret > 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	}
+	catch_signals(&outside);
+	ret = load(&server);
+	if (!ret)
+		ret = start(&server);
+	if (!ret) {
+		while (!stop_signal)
+			sigsuspend(&outside);
+		log_info("ending on signal %d", (int)stop_signal);
+	}
+	stop(&server);
+	options_release(&server.options);
+	return ret ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: MIT
+#include "options.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <getopt.h>
+#include <npu/npu.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum kind { KIND_STRING, KIND_COUNT, KIND_FRACTION, KIND_FLAG };
+
+struct option_row {
+	const char *name;
+	enum kind kind;
+	size_t offset;
+	double low, high;
+	const char *argument;
+	const char *help;
+};
+
+#define ROW(name, kind, field, low, high, argument, help) \
+	{ name, kind, offsetof(struct options, field), low, high, argument, \
+	  help }
+
+static const struct option_row rows[] = {
+	ROW("model", KIND_STRING, model, 0, 0, "FILE", "model file (.npu)"),
+	ROW("config", KIND_STRING, config, 0, 0, "FILE",
+	    "preload_config.json: priorities of experts"),
+	ROW("host", KIND_STRING, host, 0, 0, "ADDR:PORT",
+	    "where to listen [127.0.0.1:8080]"),
+	ROW("npu-device-id", KIND_COUNT, device_id, 0, 63, "N",
+	    "N of /dev/accel/accelN [0]"),
+	ROW("max-concurrent", KIND_COUNT, max_concurrent, 1, 256, "N",
+	    "requests that run at once [4]"),
+	ROW("max-seq-len", KIND_COUNT, max_seq_len, 2, 1 << 24, "N",
+	    "tokens a request can hold, prompt and answer [the model's]"),
+	ROW("queue", KIND_COUNT, queue_limit, 0, 65536, "N",
+	    "requests that may wait; 503 beyond [64]"),
+	ROW("max-tokens", KIND_COUNT, max_tokens, 0, 1 << 24, "N",
+	    "answer's limit where a request gives none; 0: what fits [0]"),
+	ROW("temperature", KIND_FRACTION, temperature, 0, 2, "T",
+	    "temperature where a request gives none [0, which is greedy]"),
+	ROW("kv-cache-type", KIND_STRING, kv_cache_type, 0, 0, "f16|q8_0",
+	    "elements of the KV cache [f16]"),
+	ROW("npu-disable-expert-cache", KIND_FLAG, disable_expert_cache, 0, 0,
+	    NULL, "run with the expert-router cache off"),
+	ROW("npu-expert-preload-threshold", KIND_FRACTION, preload_threshold,
+	    0, 1, "P", "prefetch experts of at least this probability"),
+	ROW("npu-experts-on-demand", KIND_FLAG, experts_on_demand, 0, 0, NULL,
+	    "load an expert when it is first needed"),
+	ROW("api-key", KIND_STRING, api_key, 0, 0, "KEY",
+	    "ask for this bearer token"),
+	ROW("grace", KIND_COUNT, grace_seconds, 0, 3600, "SECONDS",
+	    "upon SIGTERM let requests end for so long [10]"),
+	ROW("log-level", KIND_STRING, log_level, 0, 0,
+	    "error|warn|info|debug", "[info]"),
+};
+
+#define ROWS (sizeof(rows) / sizeof(rows[0]))
+
+static void usage(void)
+{
+	printf("Usage: npu_server --model FILE [OPTION]...\n"
+	       "Serves a model on an M6 NPU over an OpenAI-compatible HTTP API.\n\n");
+	for (size_t i = 0; i < ROWS; i++) {
+		char left[64];
+
+		snprintf(left, sizeof(left), "--%s%s%s", rows[i].name,
+			 rows[i].argument ? " " : "",
+			 rows[i].argument ? rows[i].argument : "");
+		printf("  %-36s %s\n", left, rows[i].help);
+	}
+	printf("  %-36s %s\n", "--conf FILE",
+	       "configuration file [" OPTIONS_DEFAULT_CONF ", if there is one]");
+	printf("  %-36s %s\n", "--help, --version", "");
+	printf("\nEvery option is also a key of the configuration file's section [npu_server].\n"
+	       "Endpoints: /v1/chat/completions /v1/completions /v1/models /tokenize\n"
+	       "/detokenize /health /metrics\n");
+}
+
+static int set_number(struct options *options, const struct option_row *row,
+		      const char *value, const char *where)
+{
+	void *field = (char *)options + row->offset;
+	char *end;
+	double number;
+
+	errno = 0;
+	number = strtod(value, &end);
+	if (errno || end == value || *end || !(number >= row->low) ||
+	    !(number <= row->high) ||
+	    (row->kind == KIND_COUNT &&
+	     number != (double)(uint32_t)number)) {
+		fprintf(stderr,
+			"npu_server: %s: %s must be %s from %g to %g, not '%s'\n",
+			where, row->name,
+			row->kind == KIND_COUNT ? "a whole number" : "a number",
+			row->low, row->high, value);
+		return -1;
+	}
+	if (row->kind == KIND_COUNT)
+		*(uint32_t *)field = (uint32_t)number;
+	else
+		*(double *)field = number;
+	return 0;
+}
+
+static int set_row(struct options *options, const struct option_row *row,
+		   const char *value, const char *where)
+{
+	void *field = (char *)options + row->offset;
+
+	if (row->kind == KIND_FLAG) {
+		*(bool *)field = !value || (strcmp(value, "0") &&
+					    strcmp(value, "no") &&
+					    strcmp(value, "false"));
+		return 0;
+	}
+	if (row->kind != KIND_STRING)
+		return set_number(options, row, value, where);
+	free(*(char **)field);
+	*(char **)field = strdup(value);
+	return *(char **)field ? 0 : -1;
+}
+
+static char *trim(char *text)
+{
+	char *end;
+
+	while (isspace((unsigned char)*text))
+		text++;
+	end = text + strlen(text);
+	while (end > text && isspace((unsigned char)end[-1]))
+		*--end = 0;
+	return text;
+}
+
+static int set_key(struct options *options, const char *key, const char *value,
+		   const char *where)
+{
+	for (size_t i = 0; i < ROWS; i++)
+		if (!strcmp(rows[i].name, key))
+			return set_row(options, &rows[i], value, where);
+	fprintf(stderr, "npu_server: %s: unknown key '%s' in [npu_server]\n",
+		where, key);
+	return -1;
+}
+
+/* Other sections and keys outside [npu_server] belong to other programs. */
+static int read_conf(struct options *options, const char *path, bool must_exist)
+{
+	FILE *file = fopen(path, "re");
+	char line[1024], where[300];
+	bool ours = false;
+	int number = 0, ret = 0;
+
+	if (!file) {
+		if (!must_exist && errno == ENOENT)
+			return 0;
+		fprintf(stderr, "npu_server: %s: %s\n", path, strerror(errno));
+		return -1;
+	}
+	while (!ret && fgets(line, sizeof(line), file)) {
+		char *text = trim(line), *equals = strchr(text, '=');
+
+		number++;
+		snprintf(where, sizeof(where), "%s:%d", path, number);
+		if (!*text || *text == '#' || *text == ';')
+			continue;
+		if (*text == '[') {
+			ours = !strcmp(text, "[npu_server]");
+		} else if (ours && !equals) {
+			fprintf(stderr, "npu_server: %s: no 'key=value'\n",
+				where);
+			ret = -1;
+		} else if (ours) {
+			*equals = 0;
+			ret = set_key(options, trim(text), trim(equals + 1),
+				      where);
+		}
+	}
+	fclose(file);
+	return ret;
+}
+
+static int set_defaults(struct options *options)
+{
+	*options = (struct options){
+		.max_concurrent = 4,
+		.queue_limit = 64,
+		.grace_seconds = 10,
+		.host = strdup("127.0.0.1:8080"),
+		.log_level = strdup("info"),
+		.kv_cache_type = strdup("f16"),
+	};
+	return options->host && options->log_level && options->kv_cache_type ?
+		       0 :
+		       -1;
+}
+
+enum { OPT_CONF = 1000, OPT_HELP, OPT_VERSION };
+
+static void make_long_options(struct option *longs)
+{
+	for (size_t i = 0; i < ROWS; i++)
+		longs[i] = (struct option){
+			.name = rows[i].name,
+			.has_arg = rows[i].kind == KIND_FLAG ?
+					   no_argument :
+					   required_argument,
+			.val = (int)i,
+		};
+	longs[ROWS] = (struct option){ "conf", required_argument, 0, OPT_CONF };
+	longs[ROWS + 1] = (struct option){ "help", no_argument, 0, OPT_HELP };
+	longs[ROWS + 2] =
+		(struct option){ "version", no_argument, 0, OPT_VERSION };
+	longs[ROWS + 3] = (struct option){ 0 };
+}
+
+/* One pass: looks for --conf and friends, or sets the rows. */
+static int walk(struct options *options, int argc, char **argv,
+		const struct option *longs, const char **conf, bool set)
+{
+	int value;
+
+	optind = 0;
+	opterr = !set;
+	while ((value = getopt_long(argc, argv, "", longs, NULL)) != -1) {
+		if (value == '?')
+			return -1;
+		if (value == OPT_CONF) {
+			*conf = optarg;
+		} else if (value == OPT_HELP) {
+			usage();
+			return 1;
+		} else if (value == OPT_VERSION) {
+			printf("npu_server %s\n", npu_version());
+			return 1;
+		} else if (set && set_row(options, &rows[value], optarg,
+					  "command line")) {
+			return -1;
+		}
+	}
+	if (optind == argc)
+		return 0;
+	fprintf(stderr, "npu_server: unexpected '%s'; see --help\n",
+		argv[optind]);
+	return -1;
+}
+
+int options_parse(struct options *options, int argc, char **argv)
+{
+	struct option longs[ROWS + 4];
+	const char *conf = NULL;
+	int ret;
+
+	make_long_options(longs);
+	if (set_defaults(options))
+		return -1;
+	ret = walk(options, argc, argv, longs, &conf, false);
+	if (!ret)
+		ret = read_conf(options, conf ? conf : OPTIONS_DEFAULT_CONF,
+				conf);
+	if (!ret)
+		ret = walk(options, argc, argv, longs, &conf, true);
+	if (!ret && !options->model) {
+		fprintf(stderr, "npu_server: no model; give --model FILE\n");
+		ret = -1;
+	}
+	return ret;
+}
+
+void options_release(struct options *options)
+{
+	free(options->model);
+	free(options->config);
+	free(options->host);
+	free(options->api_key);
+	free(options->log_level);
+	free(options->kv_cache_type);
+}
