@@ -26,8 +26,9 @@ void text_filter_release(struct text_filter *filter)
 
 /*
  * Length of the sequence at @s: positive when whole, 0 when it may become one
- * with more bytes, -1 when its first byte can't be a part of one. Ranges of
- * the second byte from table 3-7 of the Unicode standard.
+ * with more bytes, minus the length of the part to replace by one U+FFFD when
+ * it can't. Ranges of the second byte from table 3-7 of the Unicode standard,
+ * which also says how much to replace ("maximal subpart").
  */
 static int sequence(const unsigned char *s, size_t left)
 {
@@ -52,14 +53,14 @@ static int sequence(const unsigned char *s, size_t left)
 			if ((size_t)k >= left)
 				return 0;
 			if (s[k] < low || s[k] > high)
-				return -1;
+				return -k;
 		}
 		return forms[i].bytes;
 	}
 	return -1;
 }
 
-/* Emits @count bytes, with U+FFFD for each byte that is in no sequence. */
+/* Emits @count bytes, with U+FFFD for what is in no sequence. */
 static void emit_valid(struct text_filter *filter, const char *text,
 		       size_t count)
 {
@@ -76,8 +77,7 @@ static void emit_valid(struct text_filter *filter, const char *text,
 		if (at > from)
 			filter->emit(filter->user, text + from, at - from);
 		filter->emit(filter->user, REPLACEMENT, strlen(REPLACEMENT));
-		/* A sequence cut short by the end is one error, not several. */
-		at = bytes ? at + 1 : count;
+		at = bytes ? at + (size_t)-bytes : count;
 		from = at;
 	}
 	if (at > from)

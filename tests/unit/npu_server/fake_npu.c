@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: MIT
+/*
+ * libnpu without a device, to test the server's own half: HTTP, batching,
+ * cancellation, limits. The model is an echo: tokens are bytes, and an answer
+ * repeats the prompt. Two of its words change that, wherever they stand in the
+ * prompt: "!loop" never ends, "!fail" makes every step that it is in fail.
+ * FAKE_STEP_MS in the environment makes a step take so long.
+ */
+#include <errno.h>
+#include <npu/npu.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define VOCAB	257
+#define EOS	256
+#define TILE	64
+#define OUTS	16
+
+struct npu_device {
+	int unused;
+};
+
+struct npu_tokenizer {
+	int unused;
+};
+
+struct slot {
+	int32_t *tokens;
+	uint32_t count;		/* in the cache */
+	uint32_t prompt;	/* length of the prompt, once known */
+};
+
+struct npu_model {
+	struct npu_tokenizer tokenizer;
+	uint32_t slots, max_seq;
+	struct slot *slot;
+	float logits[OUTS][VOCAB];
+};
+
+static _Thread_local char message[256];
+
+const char *npu_version(void)
+{
+	return "0.0.0-fake";
+}
+
+const char *npu_error(void)
+{
+	return message;
+}
+
+static int fail(int error, const char *text)
+{
+	snprintf(message, sizeof(message), "%s", text);
+	return error;
+}
+
+int npu_device_open(int id, struct npu_device **device)
+{
+	*device = calloc(1, sizeof(**device));
+	return *device ? 0 : fail(-ENOMEM, "out of memory");
+}
+
+void npu_device_close(struct npu_device *device)
+{
+	free(device);
+}
+
+int npu_device_info(struct npu_device *device, struct npu_device_info *info)
+{
+	*info = (struct npu_device_info){ .node = "fake",
+					  .temperature_mc = 41500 };
+	return 0;
+}
+
+int npu_router_set(struct npu_device *device, enum npu_router_policy policy)
+{
+	return 0;
+}
+
+int npu_router_set_threshold(struct npu_device *device, uint32_t permille)
+{
+	return 0;
+}
+
+int npu_router_stats(struct npu_device *device, struct npu_router_stats *stats)
+{
+	*stats = (struct npu_router_stats){ 0 };
+	return 0;
+}
+
+int npu_model_load(struct npu_device *device, const char *path,
+		   const struct npu_model_options *options,
+		   struct npu_model **out)
+{
+	struct npu_model *model = calloc(1, sizeof(*model));
+
+	if (!model)
+		return fail(-ENOMEM, "out of memory");
+	model->slots = options->slots;
+	model->max_seq = options->max_seq ? options->max_seq : 2048;
+	model->slot = calloc(model->slots, sizeof(*model->slot));
+	for (uint32_t i = 0; i < model->slots; i++)
+		model->slot[i].tokens =
+			calloc(model->max_seq, sizeof(*model->slot->tokens));
+	*out = model;
+	return 0;
+}
+
+void npu_model_free(struct npu_model *model)
+{
+	if (!model)
+		return;
+	for (uint32_t i = 0; i < model->slots; i++)
+		free(model->slot[i].tokens);
+	free(model->slot);
+	free(model);
+}
+
+void npu_model_info(const struct npu_model *model, struct npu_model_info *info)
+{
+	*info = (struct npu_model_info){
+		.name = "echo",
+		.architecture = "echo",
+		.quantization = "none",
+		.vocab = VOCAB,
+		.context_length = model->max_seq,
+		.slots = model->slots,
+		.max_seq = model->max_seq,
+		.max_tile = TILE,
+		.max_out = OUTS,
+		.eos_tokens = { EOS },
+		.eos_count = 1,
+	};
+}
+
+const struct npu_tokenizer *npu_model_tokenizer(const struct npu_model *model)
+{
+	return &model->tokenizer;
+}
+
+int npu_tokenize(const struct npu_tokenizer *tokenizer, const char *text,
+		 size_t length, uint32_t flags, int32_t *tokens, size_t max)
+{
+	for (size_t i = 0; i < length && i < max; i++)
+		tokens[i] = (unsigned char)text[i];
+	return (int)length;
+}
+
+int npu_detokenize(const struct npu_tokenizer *tokenizer, int32_t token,
+		   uint32_t flags, char *text, size_t max)
+{
+	if (token < 0 || token >= EOS)
+		return 0;
+	if (max)
+		text[0] = (char)token;
+	return 1;
+}
+
+int npu_chat_tokenize(const struct npu_model *model,
+		      const struct npu_chat_message *messages, size_t count,
+		      int32_t *tokens, size_t max)
+{
+	const struct npu_chat_message *last = &messages[count - 1];
+
+	for (size_t i = 0; i < count; i++)
+		if (strcmp(messages[i].role, "system") &&
+		    strcmp(messages[i].role, "user") &&
+		    strcmp(messages[i].role, "assistant"))
+			return fail(-EINVAL, "unknown role");
+	return npu_tokenize(&model->tokenizer, last->content,
+			    strlen(last->content), 0, tokens, max);
+}
+
+static bool says(const struct slot *slot, const char *word)
+{
+	size_t bytes = strlen(word);
+
+	for (uint32_t i = 0; i + bytes <= slot->count; i++) {
+		size_t k = 0;
+
+		while (k < bytes &&
+		       slot->tokens[i + k] == (unsigned char)word[k])
+			k++;
+		if (k == bytes)
+			return true;
+	}
+	return false;
+}
+
+/* Which token the echo says after what is in the cache. */
+static int32_t next(struct slot *slot)
+{
+	uint32_t said;
+
+	if (!slot->prompt)
+		slot->prompt = slot->count;
+	said = slot->count - slot->prompt;
+	if (says(slot, "!loop"))
+		said %= slot->prompt;
+	return said < slot->prompt ? slot->tokens[said] : EOS;
+}
+
+static int check(const struct npu_model *model,
+		 const struct npu_step_token *token)
+{
+	if (token->slot >= model->slots || token->position >= model->max_seq ||
+	    token->token < 0 || token->token >= VOCAB)
+		return fail(-EINVAL, "the server sent a bad token");
+	if (token->position && token->position != model->slot[token->slot].count)
+		return fail(-EINVAL, "the server left a gap");
+	return 0;
+}
+
+int npu_model_step(struct npu_model *model, const struct npu_step_token *tokens,
+		   uint32_t count, struct npu_step_result *result)
+{
+	const char *ms = getenv("FAKE_STEP_MS");
+	uint32_t outs = 0;
+	bool failing = false;
+
+	if (ms)
+		nanosleep(&(struct timespec){ .tv_nsec = atol(ms) * 1000000 },
+			  NULL);
+	for (uint32_t i = 0; i < count; i++) {
+		struct slot *slot = &model->slot[tokens[i].slot];
+		int err = check(model, &tokens[i]);
+
+		if (err)
+			return err;
+		if (!tokens[i].position)
+			slot->count = slot->prompt = 0;
+		slot->tokens[slot->count++] = tokens[i].token;
+		failing |= says(slot, "!fail");
+		if (!tokens[i].out)
+			continue;
+		if (outs == OUTS)
+			return fail(-EINVAL, "too many rows asked for");
+		memset(model->logits[outs], 0, sizeof(model->logits[outs]));
+		model->logits[outs++][next(slot)] = 30;
+	}
+	if (failing)
+		return fail(-EIO, "job failed: MMU_PAGE_FAULT at command 3");
+	*result = (struct npu_step_result){
+		.logits = model->logits[0],
+		.out_count = outs,
+		.device_ns = 1000000,
+		.router_hits = 3,
+		.router_misses = 1,
+	};
+	return 0;
+}
