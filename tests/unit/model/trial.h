@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT */
+/* What the tests of whole models share: compiling, running, comparing. */
+#ifndef MODEL_TRIAL_H
+#define MODEL_TRIAL_H
+
+#include <stdbool.h>
+
+#include "npy.h"
+#include "runner.h"
+
+/* Exit status of a skipped test. */
+#define SKIPPED		77
+
+/*
+ * Compiles @folder with npu_compiler (the program named by the environment
+ * variable NPU_COMPILER) into a file that goes when the test ends. Its path is
+ * good until the next call; ends the test when it can't.
+ */
+const char *trial_compile(const char *folder, const char *quantize);
+
+/* How the tokens of all sequences are cut into steps. */
+struct trial_plan {
+	uint32_t tile;		/* tokens a step */
+	bool mixed;		/* sequences share steps, else one by one */
+	uint32_t first_slot;	/* sequence i runs in slot first_slot + i */
+};
+
+/*
+ * Runs @tokens ([sequences, length]) through the model at @path and stores the
+ * logits of all positions, [sequences, length, vocab]. For free().
+ */
+float *trial_logits(const char *path, const struct runner_options *options,
+		    const struct trial_plan *plan, const struct npy *tokens);
+
+struct trial_difference {
+	float max_abs;
+	double kl;		/* mean over positions, of @expected from @got */
+	double worst_kl;
+	unsigned int positions;
+	/* Other best token although the expected one leads by over @margin. */
+	unsigned int flips;
+};
+
+struct trial_difference trial_compare(const float *got, const float *expected,
+				      unsigned int positions, uint32_t vocab,
+				      float margin);
+
+#endif
