@@ -335,11 +335,10 @@ TEST_F(refuse, in_syncs)
 }
 
 /* Results of one context don't depend on what another one does wrong. */
-static void *disturb(void *opaque)
+static const char *disturb_loop(volatile bool *stop)
 {
 	struct m6npu_cmd bad = { .opcode = 0xee };
 	struct drm_m6npu_job_info info;
-	volatile bool *stop = opaque;
 	struct buffer list, data;
 	int fd = board_open();
 	uint32_t pool;
@@ -356,6 +355,11 @@ static void *disturb(void *opaque)
 	}
 	close(fd);
 	return NULL;
+}
+
+static void *disturb(void *stop)
+{
+	return (void *)disturb_loop(stop);
 }
 
 TEST_F_TIMEOUT(refuse, isolation, 120)

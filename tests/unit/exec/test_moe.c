@@ -351,12 +351,12 @@ static void test_moe(const struct moe *m)
 /* So many rows that they go in several passes. */
 static void test_passes(void)
 {
-	const struct moe m = { 900, 8, 8, 1024, 1024, M6NPU_ACT_SILU,
+	const struct moe m = { 2000, 8, 8, 256, 256, M6NPU_ACT_SILU,
 			       { M6NPU_TYPE_Q4_0, M6NPU_TYPE_Q4_0,
 				 M6NPU_TYPE_Q4_0 }, false };
 	struct m6npu_cmd cmd = moe_command(&m);
 	uint32_t last = m.rows - 1;
-	float *dst, row[1024];
+	float *dst, row[256];
 
 	make_experts(&m);
 	make_rows(&m);
@@ -473,7 +473,7 @@ int main(void)
 	for (unsigned int i = 0; i < weight_type_count; i++) {
 		uint8_t a = weight_types[i];
 		uint8_t b = weight_types[(i + 1) % weight_type_count];
-		struct moe m = { 13, 3, 6, 256, 512, i % 2, { a, a, b },
+		struct moe m = { 7, 3, 5, 256, 256, i % 2, { a, a, b },
 				 i % 2 };
 
 		test_moe(&m);
