@@ -224,6 +224,10 @@ struct m6npu_window {
 #define M6NPU_EXPERT_RESIDENT		1
 #define M6NPU_EXPERT_PINNED		2
 #define M6NPU_EXPERT_STATE_MASK		0x3
+/*
+ * Entries change while jobs run. The device reads one whole, or the half with
+ * @flags first and @addr only if that says that the expert is there.
+ */
 struct m6npu_expert {
 	__le64 addr;		/* device address, 64-byte aligned */
 	__le32 size;		/* bytes */

@@ -1,0 +1,454 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/**
+ * DOC: Experts
+ *
+ * A context may have one table that says, for each expert of each layer, where
+ * its weights are. The device looks experts up there while a job runs, caches
+ * what it found, and lets the job wait when an expert is absent. Userspace then
+ * hears of it, brings the weights in and binds the expert, and the job looks
+ * again. The device never writes the table.
+ *
+ * An entry is two words of 64 bits: the address, and size, state and priority.
+ * The device reads the second word first and the other only if that says that
+ * the expert is there. So an absent expert is bound by writing the address,
+ * then the second word; nothing needs to be invalidated, since absence is not
+ * cached. An expert that is there and gets another place is first made absent,
+ * translations are invalidated, and running jobs, which may still use the old
+ * place, are waited for. Those that wait for an expert themselves are not: they
+ * hold no expert, and look all of theirs up again.
+ *
+ * All entries of a call are checked before the first is touched. If the wait
+ * is interrupted the entries become what they were.
+ *
+ * The router cache is the device's, shared by all contexts; its settings and
+ * counters are here. It makes lookups faster and never changes what they give.
+ */
+
+#include <linux/dma-resv.h>
+#include <linux/overflow.h>
+#include <linux/seq_file.h>
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+
+#include <drm/drm_drv.h>
+#include <drm/drm_file.h>
+#include <drm/drm_print.h>
+#include <drm/m6npu_accel.h>
+
+#include "m6npu_context.h"
+#include "m6npu_device.h"
+#include "m6npu_expert.h"
+#include "m6npu_mmu.h"
+#include "m6npu_pt.h"
+
+#define EXPERT_ALIGN		M6NPU_EXPERT_ALIGN
+#define EXPERT_PRIORITY_MAX	1000
+
+/* Second word of an entry. */
+#define EXPERT_STATE_SHIFT	32
+#define EXPERT_PRIORITY_SHIFT	48
+
+/**
+ * struct expert_entry - struct m6npu_expert, as it is written
+ */
+struct expert_entry {
+	/** @addr: device address of the weights */
+	__le64 addr;
+	/** @info: size, state, priority; what makes the entry valid */
+	__le64 info;
+};
+
+/**
+ * struct expert_bind - what is done to an entry
+ */
+struct expert_bind {
+	/** @entry: to change */
+	struct expert_entry *entry;
+	/** @addr: as it shall be */
+	u64 addr;
+	/** @info: as it shall be */
+	u64 info;
+	/** @old_info: as it was */
+	u64 old_info;
+};
+
+static_assert(sizeof(struct expert_entry) == sizeof(struct m6npu_expert));
+static_assert(M6NPU_MAX_EXPERT_LAYERS == DRM_M6NPU_MAX_EXPERT_LAYERS);
+static_assert(M6NPU_MAX_EXPERTS_PER_LAYER == DRM_M6NPU_MAX_EXPERTS);
+static_assert(M6NPU_EXPERT_ABSENT == DRM_M6NPU_EXPERT_ABSENT);
+static_assert(M6NPU_EXPERT_RESIDENT == DRM_M6NPU_EXPERT_RESIDENT);
+static_assert(M6NPU_EXPERT_PINNED == DRM_M6NPU_EXPERT_PINNED);
+static_assert(M6NPU_ROUTER_OFF == DRM_M6NPU_ROUTER_POLICY_OFF);
+static_assert(M6NPU_ROUTER_LRU == DRM_M6NPU_ROUTER_POLICY_LRU);
+static_assert(M6NPU_ROUTER_PRIORITY_LRU ==
+	      DRM_M6NPU_ROUTER_POLICY_PRIORITY_LRU);
+
+/* ---- The table ---- */
+
+static int expert_set_table(struct m6npu_context *ctx, u32 layers, u32 experts)
+{
+	struct m6npu_vm *vm = ctx->vm;
+	int err;
+
+	err = dma_resv_lock_interruptible(&vm->resv, NULL);
+	if (err)
+		return err;
+	if (m6npu_vm_is_idle(vm))
+		err = m6npu_vm_set_experts(vm, layers, experts);
+	else
+		err = -EBUSY;
+	dma_resv_unlock(&vm->resv);
+	if (err)
+		return err;
+
+	ctx->experts.layers = layers;
+	ctx->experts.per_layer = experts;
+	return 0;
+}
+
+int m6npu_expert_table_ioctl(struct drm_device *drm, void *data,
+			     struct drm_file *file)
+{
+	struct m6npu_context *ctx = to_m6npu_context(file);
+	const struct drm_m6npu_expert_table *args = data;
+	int err, idx;
+
+	if (args->layers > M6NPU_MAX_EXPERT_LAYERS ||
+	    args->experts > M6NPU_MAX_EXPERTS_PER_LAYER ||
+	    !args->layers != !args->experts)
+		return -EINVAL;
+
+	err = mutex_lock_interruptible(&ctx->experts.lock);
+	if (err)
+		return err;
+	if (args->layers && ctx->experts.layers) {
+		err = -EEXIST;
+	} else if (drm_dev_enter(drm, &idx)) {
+		err = expert_set_table(ctx, args->layers, args->experts);
+		drm_dev_exit(idx);
+	} else {
+		err = -ENODEV;
+	}
+	mutex_unlock(&ctx->experts.lock);
+	return err;
+}
+
+/* ---- Binding ---- */
+
+static u64 expert_info(const struct drm_m6npu_expert *expert)
+{
+	return expert->size | (u64)expert->state << EXPERT_STATE_SHIFT |
+	       (u64)expert->priority << EXPERT_PRIORITY_SHIFT;
+}
+
+static u32 expert_state(u64 info)
+{
+	return (info >> EXPERT_STATE_SHIFT) & M6NPU_EXPERT_STATE_MASK;
+}
+
+static int expert_check(const struct m6npu_experts *experts,
+			const struct drm_m6npu_expert *expert)
+{
+	if (expert->layer >= experts->layers ||
+	    expert->expert >= experts->per_layer)
+		return -EINVAL;
+	if (expert->state > DRM_M6NPU_EXPERT_PINNED ||
+	    expert->priority > EXPERT_PRIORITY_MAX)
+		return -EINVAL;
+	if (expert->state == DRM_M6NPU_EXPERT_ABSENT)
+		return expert->addr || expert->size ? -EINVAL : 0;
+	if (!expert->addr || !expert->size ||
+	    !IS_ALIGNED(expert->addr, EXPERT_ALIGN))
+		return -EINVAL;
+	if (expert->addr >= M6NPU_VA_SIZE ||
+	    expert->size > M6NPU_VA_SIZE - expert->addr)
+		return -EINVAL;
+	return 0;
+}
+
+/* *@failed: index of the entry that is wrong, if the error is -EINVAL. */
+static struct expert_bind *
+expert_prepare(struct m6npu_context *ctx,
+	       const struct drm_m6npu_expert_bind *args, u32 *failed)
+{
+	const struct m6npu_experts *experts = &ctx->experts;
+	struct expert_entry *table = ctx->vm->experts.cpu;
+	struct drm_m6npu_expert expert;
+	struct expert_bind *binds;
+	int err = 0;
+	u32 i;
+
+	binds = kvmalloc_array(args->count, sizeof(*binds), GFP_KERNEL);
+	if (!binds)
+		return ERR_PTR(-ENOMEM);
+	for (i = 0; i < args->count && !err; i++) {
+		err = copy_struct_from_user(&expert, sizeof(expert),
+					    u64_to_user_ptr(args->entries +
+							    (u64)i * args->stride),
+					    args->stride);
+		if (err)
+			break;
+		err = expert_check(experts, &expert);
+		if (err) {
+			*failed = i;
+			break;
+		}
+		binds[i] = (struct expert_bind) {
+			.entry = &table[expert.layer * experts->per_layer +
+					expert.expert],
+			.addr = expert.addr,
+			.info = expert_info(&expert),
+		};
+	}
+	if (!err)
+		return binds;
+	kvfree(binds);
+	return ERR_PTR(err);
+}
+
+static void expert_sync(struct m6npu_context *ctx,
+			const struct expert_entry *entry)
+{
+	const struct m6npu_table *table = &ctx->vm->experts;
+
+	m6npu_table_sync(ctx->m6npu, table, (const void *)entry - table->cpu,
+			 sizeof(*entry));
+}
+
+static void expert_write_info(struct m6npu_context *ctx,
+			      struct expert_entry *entry, u64 info)
+{
+	WRITE_ONCE(entry->info, cpu_to_le64(info));
+	expert_sync(ctx, entry);
+}
+
+/* The expert is where it must not be looked for any more. */
+static bool expert_moves(const struct expert_bind *bind)
+{
+	u64 info = le64_to_cpu(bind->entry->info);
+
+	if (expert_state(info) == M6NPU_EXPERT_ABSENT)
+		return false;
+	return expert_state(bind->info) == M6NPU_EXPERT_ABSENT ||
+	       bind->addr != le64_to_cpu(bind->entry->addr) ||
+	       (u32)bind->info != (u32)info;
+}
+
+/* Makes absent what moves, and waits until no job uses it. */
+static int expert_unbind(struct m6npu_context *ctx, struct expert_bind *binds,
+			 u32 count)
+{
+	bool moved = false;
+	u32 i;
+	int err;
+
+	for (i = 0; i < count; i++) {
+		binds[i].old_info = le64_to_cpu(binds[i].entry->info);
+		if (!expert_moves(&binds[i]))
+			continue;
+		expert_write_info(ctx, binds[i].entry, 0);
+		moved = true;
+	}
+	if (!moved)
+		return 0;
+
+	m6npu_as_invalidate(ctx->m6npu, ctx->vm->asid);
+	err = m6npu_context_wait_running(ctx);
+	if (!err)
+		return 0;
+	/* Backwards: an expert may be named twice. */
+	while (i--)
+		expert_write_info(ctx, binds[i].entry, binds[i].old_info);
+	return err;
+}
+
+/* True if the device may have cached what the entry was. */
+static bool expert_bind_one(struct m6npu_context *ctx,
+			    const struct expert_bind *bind)
+{
+	struct expert_entry *entry = bind->entry;
+	u64 info = le64_to_cpu(entry->info);
+	bool present = expert_state(info) != M6NPU_EXPERT_ABSENT;
+
+	if (bind->addr != le64_to_cpu(entry->addr)) {
+		/* Only if it is named twice, see expert_unbind(). */
+		if (present)
+			expert_write_info(ctx, entry, 0);
+		WRITE_ONCE(entry->addr, cpu_to_le64(bind->addr));
+		expert_sync(ctx, entry);
+		info = 0;
+	}
+	if (bind->info != info)
+		expert_write_info(ctx, entry, bind->info);
+	return present && bind->info != info;
+}
+
+static void expert_bind(struct m6npu_context *ctx,
+			const struct expert_bind *binds, u32 count)
+{
+	bool cached = false;
+	u32 i;
+
+	for (i = 0; i < count; i++)
+		cached |= expert_bind_one(ctx, &binds[i]);
+	/* So that the cache hears of pins and priorities. */
+	if (cached)
+		m6npu_as_invalidate(ctx->m6npu, ctx->vm->asid);
+}
+
+static int expert_apply(struct m6npu_context *ctx,
+			struct drm_m6npu_expert_bind *args)
+{
+	struct expert_bind *binds;
+	u32 failed = args->count;
+	int err;
+
+	if (!ctx->experts.layers)
+		return -ENXIO;
+	binds = expert_prepare(ctx, args, &failed);
+	if (IS_ERR(binds)) {
+		drm_dbg(&ctx->m6npu->drm, "expert %u of %u not bound: %ld\n",
+			failed, args->count, PTR_ERR(binds));
+		args->count = failed;
+		return PTR_ERR(binds);
+	}
+
+	err = expert_unbind(ctx, binds, args->count);
+	if (!err)
+		expert_bind(ctx, binds, args->count);
+	/* Also after a failure: experts were absent for a while. */
+	m6npu_rings_resume(ctx->m6npu, ctx->vm->asid);
+	kvfree(binds);
+	return err;
+}
+
+int m6npu_expert_bind_ioctl(struct drm_device *drm, void *data,
+			    struct drm_file *file)
+{
+	struct m6npu_context *ctx = to_m6npu_context(file);
+	struct drm_m6npu_expert_bind *args = data;
+	int err;
+
+	if (args->count > DRM_M6NPU_MAX_BINDS)
+		return -E2BIG;
+	if (args->stride < sizeof(struct drm_m6npu_expert) ||
+	    args->stride > PAGE_SIZE)
+		return -EINVAL;
+
+	err = mutex_lock_interruptible(&ctx->experts.lock);
+	if (err)
+		return err;
+	err = expert_apply(ctx, args);
+	mutex_unlock(&ctx->experts.lock);
+	return err;
+}
+
+void m6npu_experts_init(struct m6npu_context *ctx)
+{
+	mutex_init(&ctx->experts.lock);
+}
+
+/* The table stays until the last job has ended, with the address space. */
+void m6npu_experts_fini(struct m6npu_context *ctx)
+{
+	mutex_destroy(&ctx->experts.lock);
+}
+
+/* ---- The router cache ---- */
+
+static void router_report(struct m6npu_device *m6npu,
+			  struct drm_m6npu_router_ctl *ctl)
+{
+	u32 occupancy = m6npu_read(m6npu, M6NPU_REG_ROUTER_OCCUPANCY);
+
+	ctl->policy = m6npu_read(m6npu, M6NPU_REG_ROUTER_POLICY);
+	ctl->threshold = m6npu_read(m6npu, M6NPU_REG_ROUTER_THRESHOLD);
+	ctl->entries = occupancy & 0xffff;
+	ctl->pinned = occupancy >> 16;
+	ctl->hits = m6npu_read64(m6npu, M6NPU_REG_ROUTER_HITS_LO);
+	ctl->misses = m6npu_read64(m6npu, M6NPU_REG_ROUTER_MISSES_LO);
+	ctl->evictions = m6npu_read64(m6npu, M6NPU_REG_ROUTER_EVICTIONS_LO);
+	ctl->faults = m6npu_read64(m6npu, M6NPU_REG_ROUTER_FAULTS_LO);
+	ctl->full = m6npu_read64(m6npu, M6NPU_REG_ROUTER_FULL_LO);
+}
+
+static void router_apply(struct m6npu_device *m6npu,
+			 const struct drm_m6npu_router_ctl *ctl)
+{
+	if (ctl->flags & DRM_M6NPU_ROUTER_SET_POLICY)
+		m6npu_write(m6npu, M6NPU_REG_ROUTER_POLICY, ctl->policy);
+	if (ctl->flags & DRM_M6NPU_ROUTER_SET_THRESHOLD)
+		m6npu_write(m6npu, M6NPU_REG_ROUTER_THRESHOLD, ctl->threshold);
+	if (ctl->flags & DRM_M6NPU_ROUTER_INVALIDATE)
+		m6npu_as_invalidate(m6npu, M6NPU_AS_INVALIDATE_ALL);
+}
+
+static int router_check(const struct drm_m6npu_router_ctl *ctl)
+{
+	const u32 flags = DRM_M6NPU_ROUTER_SET_POLICY |
+			  DRM_M6NPU_ROUTER_SET_THRESHOLD |
+			  DRM_M6NPU_ROUTER_INVALIDATE;
+
+	if (ctl->flags & ~flags || ctl->pad)
+		return -EINVAL;
+	if (ctl->flags & DRM_M6NPU_ROUTER_SET_POLICY &&
+	    ctl->policy > DRM_M6NPU_ROUTER_POLICY_PRIORITY_LRU)
+		return -EINVAL;
+	if (ctl->flags & DRM_M6NPU_ROUTER_SET_THRESHOLD &&
+	    ctl->threshold > 1000)
+		return -EINVAL;
+	return 0;
+}
+
+int m6npu_router_ctl_ioctl(struct drm_device *drm, void *data,
+			   struct drm_file *file)
+{
+	struct m6npu_device *m6npu = to_m6npu_device(drm);
+	struct drm_m6npu_router_ctl *args = data;
+	int err, idx;
+
+	err = router_check(args);
+	if (err)
+		return err;
+	if (!drm_dev_enter(drm, &idx))
+		return -ENODEV;
+	router_apply(m6npu, args);
+	router_report(m6npu, args);
+	drm_dev_exit(idx);
+	return 0;
+}
+
+static const char *router_policy_name(u32 policy)
+{
+	switch (policy) {
+	case M6NPU_ROUTER_OFF:
+		return "off";
+	case M6NPU_ROUTER_LRU:
+		return "lru";
+	case M6NPU_ROUTER_PRIORITY_LRU:
+		return "priority-lru";
+	}
+	return "unknown";
+}
+
+void m6npu_router_show(struct seq_file *m, struct m6npu_device *m6npu)
+{
+	struct drm_m6npu_router_ctl ctl = {};
+	u64 lookups, share;
+
+	router_report(m6npu, &ctl);
+	lookups = ctl.hits + ctl.misses;
+	share = lookups ? div64_u64(ctl.hits * 1000, lookups) : 0;
+	seq_printf(m, "policy: %s\n", router_policy_name(ctl.policy));
+	seq_printf(m, "threshold: %u.%03u\n", ctl.threshold / 1000,
+		   ctl.threshold % 1000);
+	seq_printf(m, "entries: %u of %u\n", ctl.entries,
+		   M6NPU_ROUTER_ENTRIES);
+	seq_printf(m, "pinned: %u\n", ctl.pinned);
+	seq_printf(m, "hits: %llu\n", ctl.hits);
+	seq_printf(m, "misses: %llu\n", ctl.misses);
+	seq_printf(m, "hit_ratio: %llu.%llu%%\n", share / 10, share % 10);
+	seq_printf(m, "evictions: %llu\n", ctl.evictions);
+	seq_printf(m, "faults: %llu\n", ctl.faults);
+	seq_printf(m, "full: %llu\n", ctl.full);
+}
