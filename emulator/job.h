@@ -63,6 +63,15 @@ uint32_t m6_job_experts(struct m6_job *job, uint32_t layer,
 			const uint32_t *ids, uint32_t count,
 			struct m6npu_expert *experts);
 
+/*
+ * Expert slots in SRAM, for prices only. Prefetch is true if the weights were
+ * copied in just now (which costs their DRAM traffic): @probability reaches
+ * the threshold register, they fit, and were not there.
+ */
+bool m6_job_expert_in_sram(struct m6_job *job, uint32_t layer, uint32_t id);
+bool m6_job_expert_prefetch(struct m6_job *job, uint32_t layer, uint32_t id,
+			    float probability, uint32_t bytes);
+
 /* True once the job is to stop (ring reset, abort); long commands ask. */
 bool m6_job_cancelled(const struct m6_job *job);
 

@@ -80,7 +80,11 @@ uint64_t *guest_pte(struct guest *guest, uint64_t va)
 void guest_setup_tables(struct guest *guest)
 {
 	uint64_t *pgd = (uint64_t *)(guest->ram + GUEST_PGD);
+	struct m6npu_region *region = (void *)(guest->ram + GUEST_REGIONS);
 
+	memset(region, 0, M6NPU_REGIONS * sizeof(*region));
+	region[0].addr = GUEST_VA;
+	region[0].size = GUEST_DATA_BYTES;
 	guest_as(guest, 1);
 	pgd[GUEST_VA >> M6NPU_LARGE_PAGE_SHIFT] = GUEST_PT | M6NPU_PTE_VALID;
 	for (uint64_t at = 0; at < GUEST_DATA_BYTES; at += 4096)
@@ -136,12 +140,7 @@ struct m6npu_ring_entry *guest_job(struct guest *guest, unsigned int ring,
 	uint32_t slot = guest->tail[ring]++ % GUEST_RING_ENTRIES;
 	struct m6npu_ring_entry *entry =
 		(void *)(guest->ram + GUEST_RING(ring) + slot * 64);
-	struct m6npu_region *region =
-		(void *)(guest->ram + GUEST_REGIONS);
 
-	memset(region, 0, M6NPU_REGIONS * sizeof(*region));
-	region[0].addr = GUEST_VA;
-	region[0].size = GUEST_DATA_BYTES;
 	memcpy(guest_data(guest, offset), cmds, count * sizeof(*cmds));
 	memset(guest_status(guest, fence), 0,
 	       sizeof(struct m6npu_job_status));
@@ -177,12 +176,17 @@ static bool timed_out(time_t *end)
 	return now.tv_sec > *end;
 }
 
+uint64_t guest_fence(struct guest *guest, uint64_t fence)
+{
+	return __atomic_load_n((uint64_t *)guest_status(guest, fence),
+			       __ATOMIC_ACQUIRE);
+}
+
 bool guest_wait(struct guest *guest, uint64_t fence)
 {
-	uint64_t *at = (uint64_t *)guest_status(guest, fence);
 	time_t end = 0;
 
-	while (__atomic_load_n(at, __ATOMIC_ACQUIRE) != fence)
+	while (guest_fence(guest, fence) != fence)
 		if (timed_out(&end))
 			return false;
 	return true;

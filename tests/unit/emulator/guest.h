@@ -67,6 +67,8 @@ struct m6npu_ring_entry *guest_job(struct guest *guest, unsigned int ring,
 				   uint32_t count, uint64_t fence);
 void guest_submit(struct guest *guest, unsigned int ring);
 struct m6npu_job_status *guest_status(struct guest *guest, uint64_t fence);
+/* What is in the record of the job with @fence: that, or 0. */
+uint64_t guest_fence(struct guest *guest, uint64_t fence);
 /* True once the job's fence was written. */
 bool guest_wait(struct guest *guest, uint64_t fence);
 /* True once the ring's status register has all of @bits. */

@@ -6,6 +6,7 @@
 
 #include "../tap.h"
 #include "router.h"
+#include "sram.h"
 
 #define LAYERS		4
 #define EXPERTS		96
@@ -202,6 +203,37 @@ static void test_edges(void)
 	m6_router_destroy(&router);
 }
 
+/* Two experts of 1.9 MB fit, as they do on the board. */
+static void test_sram(void)
+{
+	const uint32_t bytes = 1900000;
+	struct m6_router_key key[3] = { { 1, 0, 0 }, { 1, 0, 1 }, { 2, 0, 0 } };
+	struct m6_sram sram;
+
+	m6_sram_init(&sram, 4u << 20);
+	ok(m6_sram_add(&sram, &key[0], bytes) &&
+	   m6_sram_add(&sram, &key[1], bytes) &&
+	   !m6_sram_add(&sram, &key[0], bytes), "two experts in SRAM");
+	ok(m6_sram_add(&sram, &key[2], bytes) &&
+	   m6_sram_holds(&sram, &key[0]) && !m6_sram_holds(&sram, &key[1]),
+	   "the third takes the older one's place");
+	ok(!m6_sram_add(&sram, &key[1], (4u << 20) + 1) &&
+	   !m6_sram_add(&sram, &key[1], 0), "what can't be");
+	m6_sram_invalidate(&sram, 2);
+	ok(m6_sram_holds(&sram, &key[0]) && !m6_sram_holds(&sram, &key[2]),
+	   "invalidate");
+	m6_sram_resize(&sram, bytes - 1);
+	ok(!m6_sram_holds(&sram, &key[0]) &&
+	   !m6_sram_add(&sram, &key[0], bytes), "less room");
+	for (uint16_t i = 0; i < 1000; i++) {
+		key[0].expert = i;
+		m6_sram_add(&sram, &key[0], 64);
+	}
+	ok(m6_sram_holds(&sram, &key[0]) &&
+	   sram.used == M6_SRAM_SLOTS * 64, "no more than there are slots");
+	m6_sram_destroy(&sram);
+}
+
 int main(void)
 {
 	static const char *const name[] = { "off", "LRU", "priority-LRU" };
@@ -212,5 +244,6 @@ int main(void)
 		run(policy, 100, name[policy]);
 	}
 	test_edges();
+	test_sram();
 	return done();
 }
