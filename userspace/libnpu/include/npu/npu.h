@@ -193,6 +193,7 @@ int npu_tokenizer_create(const char *json, size_t length, struct npu_tokenizer *
 void npu_tokenizer_destroy(struct npu_tokenizer *tokenizer);
 
 #define NPU_TOKENIZE_SPECIAL	(1u << 0)	/* "<|im_start|>" is one token */
+#define NPU_TOKENIZE_BEGIN	(1u << 1)	/* with what begins a text (BOS), if the model wants it */
 
 /*
  * Returns the number of tokens, of which at most @max are stored (so NULL, 0

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Events that the driver queues on the device file.
+ *
+ * Expert faults go to the model they are for. Exceptions are also in JOB_INFO,
+ * so they need no more than be taken out of the queue, which is short. Thermal
+ * events are kept for messages.
+ */
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "error.h"
+#include "event.h"
+
+/* The kernel hands out whole events only. */
+#define READ_BYTES 4096
+
+static int handle_expert_fault(const struct npu_event_handler *handler,
+			       const void *data, size_t length)
+{
+	struct drm_m6npu_event_expert_fault fault;
+
+	if (!handler || length < sizeof(fault))
+		return 0;
+	memcpy(&fault, data, sizeof(fault));
+	return handler->expert_fault(handler->user, &fault);
+}
+
+static void handle_thermal(struct npu_device *device, const void *data,
+			   size_t length)
+{
+	struct drm_m6npu_event_thermal thermal;
+
+	if (length < sizeof(thermal))
+		return;
+	memcpy(&thermal, data, sizeof(thermal));
+	pthread_mutex_lock(&device->lock);
+	device->temperature_mc = thermal.temperature;
+	device->throttled = thermal.throttled;
+	pthread_mutex_unlock(&device->lock);
+}
+
+int npu_events_parse(struct npu_device *device, const void *data, size_t size,
+		     const struct npu_event_handler *handler)
+{
+	const char *p = data;
+	struct drm_event base;
+	int ret = 0, error;
+
+	while (size >= sizeof(base)) {
+		memcpy(&base, p, sizeof(base));
+		if (base.length < sizeof(base) || base.length > size)
+			break;
+		error = 0;
+		if (base.type == DRM_M6NPU_EVENT_EXPERT_FAULT)
+			error = handle_expert_fault(handler, p, base.length);
+		else if (base.type == DRM_M6NPU_EVENT_THERMAL)
+			handle_thermal(device, p, base.length);
+		if (error && !ret)
+			ret = error;
+		p += base.length;
+		size -= base.length;
+	}
+	return ret;
+}
+
+int npu_events_read(struct npu_device *device,
+		    const struct npu_event_handler *handler)
+{
+	char buf[READ_BYTES] __attribute__((aligned(8)));
+	int ret = 0, error;
+	ssize_t n;
+
+	for (;;) {
+		n = read(device->fd, buf, sizeof(buf));
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			break;
+		error = npu_events_parse(device, buf, (size_t)n, handler);
+		if (error && !ret)
+			ret = error;
+	}
+	if (n < 0 && errno != EAGAIN && !ret)
+		ret = npu_device_fail(device, -errno, "cannot read events");
+	return ret;
+}

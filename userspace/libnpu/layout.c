@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Memory layout of a model.
+ *
+ * One pool holds all of it: static weights, experts, KV cache, activations,
+ * step block and results, command lists. Each part is a range of device
+ * addresses over buffers no larger than the device's chunk limit.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "error.h"
+#include "job_format.h"
+#include "layout.h"
+#include "span.h"
+
+#define PAGE		4096ull
+/* Weights of experts, and command lists, are read from multiples of this. */
+#define ALIGN		64ull
+#define MAX_BYTES	(NPU_VA_END - NPU_VA_BASE)
+#define DEFAULT_CHUNK	(1843200ull << 10)
+#define MAX_SLOTS	4096
+
+static uint64_t round_up(uint64_t x, uint64_t to)
+{
+	return (x + to - 1) / to * to;
+}
+
+/* Large pages where chunks are large enough for them. */
+static uint64_t chunk_size(uint64_t max)
+{
+	if (!max)
+		max = DEFAULT_CHUNK;
+	if (max >= NPU_LARGE_PAGE)
+		return max / NPU_LARGE_PAGE * NPU_LARGE_PAGE;
+	return max < PAGE ? PAGE : max / PAGE * PAGE;
+}
+
+/* Pool space for a part; large buffers lie on large pages. */
+static uint64_t pool_bytes(uint64_t size, uint64_t chunk)
+{
+	uint64_t rest = size % chunk;
+
+	return size - rest +
+	       round_up(rest, rest >= NPU_LARGE_PAGE ? NPU_LARGE_PAGE : PAGE);
+}
+
+static uint64_t kv_row_bytes(const struct npu_runtime *r, bool q8_0)
+{
+	uint64_t elements = (uint64_t)r->kv_heads * r->head_dim;
+
+	/* A Q8_0 block: a half-precision scale and 32 elements. */
+	return q8_0 ? elements / 32 * 34 : elements * 2;
+}
+
+static int plan_kv(struct npu_layout *l, const struct npu_runtime *r,
+		   const struct npu_layout_request *request)
+{
+	uint64_t rows;
+
+	l->slots = request->slots ? request->slots : 1;
+	l->max_seq = request->max_seq ? request->max_seq : r->context_length;
+	if (l->slots > MAX_SLOTS)
+		return npu_fail(-EINVAL, "%" PRIu32 " slots; at most %d",
+				l->slots, MAX_SLOTS);
+	if (l->max_seq > r->context_length)
+		return npu_fail(-EINVAL,
+				"sequences of %" PRIu32 " tokens; the model is made for %" PRIu32,
+				l->max_seq, r->context_length);
+	if (request->kv_q8_0 && r->head_dim % 32)
+		return npu_fail(-EINVAL,
+				"a Q8_0 KV cache needs heads of a multiple of 32; the model's have %" PRIu32,
+				r->head_dim);
+	/* Below 2^12 * 2 * 2^24 * 2^12 * 2^12 * 2: no overflow of 64 bits. */
+	rows = 2ull * r->kv_layers * l->max_seq;
+	l->kv_slot_stride = round_up(rows * kv_row_bytes(r, request->kv_q8_0),
+				     ALIGN);
+	if (l->kv_slot_stride > MAX_BYTES / l->slots)
+		return npu_fail(-ENOSPC,
+				"KV cache of %" PRIu32 " slots and %" PRIu32 " positions is larger than the device's address space",
+				l->slots, l->max_seq);
+	l->kv = l->kv_slot_stride * l->slots;
+	return 0;
+}
+
+static void plan_pool(struct npu_layout *l)
+{
+	uint64_t largest = l->weights;
+
+	l->pool = pool_bytes(l->weights, l->chunk) +
+		  pool_bytes(l->scratch, l->chunk) +
+		  pool_bytes(l->kv, l->chunk) + pool_bytes(l->io, l->chunk) +
+		  pool_bytes(l->experts, l->expert_chunk) +
+		  round_up(l->commands, PAGE);
+	if (l->kv > largest)
+		largest = l->kv;
+	if (l->experts > largest)
+		largest = l->experts;
+	/* The pool may begin, and small buffers end, off a large page. */
+	if (largest >= NPU_LARGE_PAGE)
+		l->pool += 2 * NPU_LARGE_PAGE;
+}
+
+int npu_layout_plan(struct npu_layout *l, const struct npu_file *file,
+		    const struct npu_layout_request *request)
+{
+	const struct npu_runtime *r = &npu_file_header(file)->runtime;
+	struct npu_tile *tiles;
+	uint64_t *offsets;
+	uint32_t count;
+	int ret;
+
+	*l = (struct npu_layout){
+		.weights = r->weights_bytes,
+		.scratch = r->scratch_bytes,
+		.io = r->io_bytes,
+		.chunk = chunk_size(request->max_chunk),
+	};
+	if (r->max_tile > npu_step_max_tokens() ||
+	    npu_step_block_bytes(r->max_tile) > r->io_bytes - r->step_offset)
+		return npu_fail(-EBADMSG,
+				"header: no room for a step block of %" PRIu32 " tokens",
+				r->max_tile);
+	ret = plan_kv(l, r, request);
+	if (ret)
+		return ret;
+	tiles = npu_layout_tiles(file, &count, &l->commands);
+	offsets = npu_layout_experts(file, &l->experts);
+	free(tiles);
+	free(offsets);
+	if (!tiles || !offsets)
+		return npu_fail_memory();
+	/* Small ones, so that a fault does not wait for gigabytes of zeros. */
+	l->expert_chunk = l->chunk;
+	if (request->experts_on_demand && l->chunk > NPU_LARGE_PAGE)
+		l->expert_chunk = NPU_LARGE_PAGE;
+	plan_pool(l);
+	if (l->experts > MAX_BYTES || l->pool > MAX_BYTES)
+		return npu_fail(-ENOSPC,
+				"model of %" PRIu64 " bytes is larger than the device's address space",
+				l->pool);
+	return 0;
+}
+
+static int compare_tiles(const void *a, const void *b)
+{
+	const struct npu_tile *x = a, *y = b;
+
+	return x->tokens < y->tokens ? -1 : x->tokens > y->tokens;
+}
+
+struct npu_tile *npu_layout_tiles(const struct npu_file *file,
+				  uint32_t *count, uint64_t *bytes)
+{
+	struct npu_tile *tiles;
+	uint32_t n = 0, k;
+	int64_t i = -1;
+
+	while ((i = npu_file_find(file, NPU_SECTION_COMMANDS,
+				  (uint32_t)(i + 1))) >= 0)
+		n++;
+	tiles = calloc(n + 1, sizeof(*tiles));
+	if (!tiles)
+		return NULL;
+	for (k = 0, i = -1; k < n; k++) {
+		const struct npu_section *s;
+
+		i = npu_file_find(file, NPU_SECTION_COMMANDS,
+				  (uint32_t)(i + 1));
+		s = npu_file_section(file, (uint32_t)i);
+		tiles[k].tokens = s->tile;
+		tiles[k].commands = (uint32_t)(s->loaded_bytes / ALIGN);
+		tiles[k].section = (uint32_t)i;
+	}
+	qsort(tiles, n, sizeof(*tiles), compare_tiles);
+	*bytes = 0;
+	for (k = 0; k < n; k++) {
+		tiles[k].offset = *bytes;
+		*bytes += tiles[k].commands * ALIGN;
+	}
+	*count = n;
+	return tiles;
+}
+
+const struct npu_tile *npu_tile_for(const struct npu_tile *tiles,
+				    uint32_t count, uint32_t tokens)
+{
+	uint32_t k;
+
+	for (k = 0; k < count; k++)
+		if (tiles[k].tokens >= tokens)
+			return &tiles[k];
+	return NULL;
+}
+
+uint64_t *npu_layout_experts(const struct npu_file *file, uint64_t *bytes)
+{
+	const struct npu_runtime *r = &npu_file_header(file)->runtime;
+	uint32_t layer, expert, k = 0;
+	uint64_t *offsets;
+
+	*bytes = 0;
+	offsets = calloc((size_t)r->expert_layers * r->experts + 1,
+			 sizeof(*offsets));
+	if (!offsets)
+		return NULL;
+	for (layer = 0; layer < r->expert_layers; layer++) {
+		for (expert = 0; expert < r->experts; expert++) {
+			uint32_t i = npu_file_expert(file, layer, expert);
+
+			offsets[k++] = *bytes;
+			*bytes += round_up(
+				npu_file_section(file, i)->loaded_bytes, ALIGN);
+		}
+	}
+	return offsets;
+}

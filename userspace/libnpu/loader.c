@@ -1,0 +1,381 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Loading: from a file to a model that is ready to run.
+ *
+ * Everything that can be refused is looked at before memory is taken; weights
+ * are then decoded straight into the memory the device reads.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <xf86drm.h>
+
+#include "device.h"
+#include "error.h"
+#include "model.h"
+#include "pool.h"
+
+#define TARGET "m6-mini"
+
+struct loader {
+	struct npu_model *model;
+	struct npu_model_options options;
+	struct npu_load_progress progress;
+};
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* ---- Progress ---- */
+
+static int report(struct loader *l)
+{
+	if (l->options.progress &&
+	    l->options.progress(l->options.progress_user, &l->progress))
+		return npu_fail(-ECANCELED, "loading was cancelled");
+	return 0;
+}
+
+static int begin_stage(struct loader *l, enum npu_load_stage stage,
+		       uint64_t total, uint32_t items)
+{
+	l->progress = (struct npu_load_progress){
+		.stage = stage,
+		.total = total,
+		.item_count = items,
+	};
+	return report(l);
+}
+
+static int one_done(void *user, uint64_t bytes)
+{
+	struct loader *l = user;
+
+	l->progress.done += bytes;
+	l->progress.items++;
+	return report(l);
+}
+
+/* ---- What the file says ---- */
+
+static int read_text(struct loader *l, enum npu_section_type type,
+		     int (*parse)(struct npu_model *model, const char *text,
+				  size_t size))
+{
+	struct npu_file *file = l->model->file;
+	int64_t i = npu_file_find(file, type, 0);
+	void *text;
+	size_t size;
+	int ret;
+
+	ret = npu_file_load_section(file, (uint32_t)i, &text, &size);
+	if (ret)
+		return ret;
+	ret = parse(l->model, text, size);
+	free(text);
+	return ret;
+}
+
+static int parse_metadata(struct npu_model *model, const char *text,
+			  size_t size)
+{
+	return npu_metadata_parse(&model->metadata, text, size);
+}
+
+static int parse_tokenizer(struct npu_model *model, const char *text,
+			   size_t size)
+{
+	return npu_tokenizer_create(text, size, &model->tokenizer);
+}
+
+static int check_target(struct loader *l, const char *path)
+{
+	const struct npu_file_header *h = npu_file_header(l->model->file);
+
+	if (strncmp(h->target, TARGET, sizeof(h->target)))
+		return npu_fail(-ENOTSUP,
+				"%s: made for target \"%.*s\"; compile it with --target " TARGET,
+				path, (int)sizeof(h->target), h->target);
+	return 0;
+}
+
+static int read_preload(struct loader *l)
+{
+	struct npu_model *m = l->model;
+	int ret;
+
+	ret = npu_preload_init(&m->preload, m->runtime.expert_layers,
+			       m->runtime.experts);
+	if (ret || !l->options.preload_config)
+		return ret;
+	return npu_preload_read(&m->preload, l->options.preload_config);
+}
+
+static int plan(struct loader *l)
+{
+	struct npu_model *m = l->model;
+	const struct npu_layout_request request = {
+		.max_chunk = m->device->max_chunk_bytes,
+		.slots = l->options.slots,
+		.max_seq = l->options.max_seq,
+		.kv_q8_0 = l->options.kv_q8_0,
+		.experts_on_demand = l->options.experts_on_demand,
+	};
+	int ret;
+
+	ret = npu_layout_plan(&m->layout, m->file, &request);
+	if (ret)
+		return ret;
+	m->kv_shape = (struct npu_kv_shape){
+		.capacity = m->layout.max_seq,
+		.q8_0 = l->options.kv_q8_0,
+		.slot_stride = m->layout.kv_slot_stride,
+	};
+	m->filled = calloc(m->layout.slots, sizeof(*m->filled));
+	return m->filled ? 0 : npu_fail_memory();
+}
+
+static int read_file(struct loader *l, const char *path)
+{
+	struct npu_model *m = l->model;
+	int ret;
+
+	ret = npu_file_open(path, &m->file);
+	if (ret)
+		return ret;
+	m->runtime = npu_file_header(m->file)->runtime;
+	ret = check_target(l, path);
+	if (!ret)
+		ret = begin_stage(l, NPU_LOAD_CHECK,
+				  npu_file_header(m->file)->file_bytes,
+				  npu_file_section_count(m->file));
+	if (!ret)
+		ret = read_text(l, NPU_SECTION_METADATA, parse_metadata);
+	if (!ret)
+		ret = read_text(l, NPU_SECTION_TOKENIZER, parse_tokenizer);
+	if (ret) {
+		npu_error_prefix("%s", path);
+		return ret;
+	}
+	ret = read_preload(l);
+	return ret ? ret : plan(l);
+}
+
+/* ---- Memory ---- */
+
+static int make_pool(struct loader *l)
+{
+	struct npu_model *m = l->model;
+	struct npu_pool_info info;
+	int ret;
+
+	m->pool = l->options.pool;
+	if (!m->pool) {
+		ret = npu_pool_create(m->device, m->layout.pool, 0, 1,
+				      &m->pool);
+		if (ret)
+			return ret;
+		m->own_pool = true;
+	}
+	ret = npu_pool_info(m->pool, &info);
+	m->pool_bytes = info.size;
+	return ret;
+}
+
+static int make_span(struct npu_model *m, struct npu_span *span, uint64_t size,
+		     uint32_t flags)
+{
+	int ret;
+
+	ret = npu_span_init(span, m->pool, size, m->layout.chunk, flags);
+	return ret ? ret : npu_span_populate(span, 0, size);
+}
+
+/* Large parts first: they are the ones that a fragmented pool fails. */
+static int make_memory(struct npu_model *m)
+{
+	const struct npu_layout *lay = &m->layout;
+	int ret;
+
+	ret = make_span(m, &m->weights, lay->weights, NPU_BUFFER_READONLY);
+	if (!ret)
+		ret = make_span(m, &m->kv, lay->kv, 0);
+	if (!ret)
+		ret = make_span(m, &m->scratch, lay->scratch, 0);
+	if (!ret)
+		ret = make_span(m, &m->io, lay->io, 0);
+	if (ret)
+		return ret;
+	npu_span_unmap(&m->kv);
+	npu_span_unmap(&m->scratch);
+	return 0;
+}
+
+static int make_sync(struct npu_model *m)
+{
+	int ret;
+
+	ret = drmSyncobjCreate(npu_device_fd(m->device), 0, &m->syncobj);
+	if (ret)
+		return npu_device_fail(m->device, ret < -1 ? ret : -errno,
+				       "cannot create a syncobj");
+	m->eventfd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (m->eventfd < 0)
+		return npu_fail(-errno, "cannot create an eventfd: %s",
+				strerror(errno));
+	return 0;
+}
+
+/* ---- Contents ---- */
+
+static int load_commands(struct npu_model *m)
+{
+	uint64_t bytes, addr = 0;
+	uint32_t k;
+	char *cpu;
+	int ret;
+
+	m->tiles = npu_layout_tiles(m->file, &m->tile_count, &bytes);
+	if (!m->tiles)
+		return npu_fail_memory();
+	ret = npu_buffer_create(m->pool, bytes, 0, &addr, &m->commands);
+	if (ret)
+		return ret;
+	cpu = npu_buffer_map(m->commands);
+	if (!cpu)
+		return -ENOMEM;
+	for (k = 0; k < m->tile_count; k++) {
+		const struct npu_tile *t = &m->tiles[k];
+
+		ret = npu_file_read_section(m->file, t->section,
+					    cpu + t->offset, bytes - t->offset);
+		if (ret)
+			return ret;
+	}
+	ret = npu_buffer_sync_to_device(m->commands, 0, bytes);
+	return ret ? ret : npu_buffer_seal(m->commands);
+}
+
+static uint32_t count_static(const struct npu_file *file)
+{
+	uint32_t n = 0;
+	int64_t i = -1;
+
+	while ((i = npu_file_find(file, NPU_SECTION_STATIC,
+				  (uint32_t)(i + 1))) >= 0)
+		n++;
+	return n;
+}
+
+static int load_static(struct loader *l)
+{
+	struct npu_model *m = l->model;
+	int64_t i = -1;
+	int ret;
+
+	ret = begin_stage(l, NPU_LOAD_STATIC, m->layout.weights,
+			  count_static(m->file));
+	while (!ret && (i = npu_file_find(m->file, NPU_SECTION_STATIC,
+					  (uint32_t)(i + 1))) >= 0) {
+		const struct npu_section *s =
+			npu_file_section(m->file, (uint32_t)i);
+
+		ret = npu_file_read_section(m->file, (uint32_t)i,
+					    m->weights.cpu + s->dest,
+					    m->weights.size - s->dest);
+		if (!ret)
+			ret = npu_span_sync_to_device(&m->weights, s->dest,
+						      s->loaded_bytes);
+		if (!ret)
+			ret = one_done(l, s->loaded_bytes);
+	}
+	npu_span_unmap(&m->weights);
+	return ret;
+}
+
+static int load_experts(struct loader *l)
+{
+	struct npu_model *m = l->model;
+	bool named_only = l->options.experts_on_demand;
+	uint64_t bytes;
+	uint32_t count;
+	int ret;
+
+	ret = npu_experts_init(&m->experts, m->pool, m->file, &m->layout,
+			       &m->preload);
+	if (ret || !m->runtime.expert_layers)
+		return ret;
+	npu_experts_total(&m->experts, false, &count, &m->expert_bytes);
+	npu_experts_total(&m->experts, named_only, &count, &bytes);
+	ret = begin_stage(l, NPU_LOAD_EXPERTS, bytes, count);
+	if (!ret)
+		ret = npu_experts_load(&m->experts, named_only, one_done, l);
+	return ret;
+}
+
+static int load(struct loader *l, const char *path)
+{
+	struct npu_model *m = l->model;
+	int ret;
+
+	ret = read_file(l, path);
+	if (!ret)
+		ret = make_pool(l);
+	if (!ret)
+		ret = make_memory(m);
+	if (!ret)
+		ret = make_sync(m);
+	if (!ret)
+		ret = load_commands(m);
+	if (!ret)
+		ret = load_static(l);
+	if (!ret)
+		ret = load_experts(l);
+	if (ret)
+		return ret;
+	/* With everything in, nothing is read again. */
+	if (!m->runtime.expert_layers || !l->options.experts_on_demand) {
+		npu_span_unmap(&m->experts.span);
+		npu_file_close(m->file);
+		m->file = NULL;
+	}
+	return 0;
+}
+
+int npu_model_load(struct npu_device *device, const char *path,
+		   const struct npu_model_options *options,
+		   struct npu_model **out)
+{
+	struct loader l = { 0 };
+	uint64_t start = now_ns();
+	int ret;
+
+	if (options && options->size > sizeof(l.options))
+		return npu_fail(-EINVAL,
+				"options of %zu bytes; this libnpu knows %zu",
+				options->size, sizeof(l.options));
+	/* A caller built with an older header has fewer of them. */
+	if (options)
+		memcpy(&l.options, options, options->size);
+	l.model = calloc(1, sizeof(*l.model));
+	if (!l.model)
+		return npu_fail_memory();
+	l.model->device = device;
+	l.model->eventfd = -1;
+	ret = load(&l, path);
+	if (ret) {
+		npu_model_free(l.model);
+		return ret;
+	}
+	l.model->load_ns = now_ns() - start;
+	*out = l.model;
+	return 0;
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MIT
+/*
+ * A loaded model: what it is, and its end. loader.c makes one, step.c runs it.
+ */
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <xf86drm.h>
+
+#include "chat.h"
+#include "device.h"
+#include "error.h"
+#include "model.h"
+
+void npu_model_free(struct npu_model *model)
+{
+	if (!model)
+		return;
+	npu_experts_clear(&model->experts);
+	npu_buffer_destroy(model->commands);
+	npu_span_clear(&model->io);
+	npu_span_clear(&model->kv);
+	npu_span_clear(&model->scratch);
+	npu_span_clear(&model->weights);
+	if (model->own_pool)
+		npu_pool_destroy(model->pool);
+	if (model->syncobj)
+		drmSyncobjDestroy(npu_device_fd(model->device),
+				  model->syncobj);
+	if (model->eventfd >= 0)
+		close(model->eventfd);
+	npu_preload_clear(&model->preload);
+	npu_tokenizer_destroy(model->tokenizer);
+	npu_metadata_clear(&model->metadata);
+	npu_file_close(model->file);
+	free(model->tiles);
+	free(model->filled);
+	free(model);
+}
+
+void npu_model_info(const struct npu_model *model, struct npu_model_info *info)
+{
+	const struct npu_runtime *r = &model->runtime;
+
+	*info = (struct npu_model_info){
+		.name = model->metadata.name,
+		.architecture = model->metadata.architecture,
+		.quantization = model->metadata.quantization,
+		.vocab = r->vocab,
+		.hidden = r->hidden,
+		.context_length = r->context_length,
+		.slots = model->layout.slots,
+		.max_seq = model->layout.max_seq,
+		.max_tile = r->max_tile,
+		.max_out = r->max_out,
+		.expert_layers = r->expert_layers,
+		.experts = r->experts,
+		.experts_per_token = r->experts_per_token,
+		.experts_resident = atomic_load(&model->experts.resident),
+		.static_bytes = r->weights_bytes,
+		.expert_bytes_total = model->expert_bytes,
+		.kv_bytes = model->layout.kv,
+		.pool_bytes = model->pool_bytes,
+		.eos_count = model->metadata.eos_count,
+		.load_ns = model->load_ns,
+	};
+	memcpy(info->eos_tokens, model->metadata.eos,
+	       sizeof(info->eos_tokens));
+}
+
+const struct npu_tokenizer *npu_model_tokenizer(const struct npu_model *model)
+{
+	return model->tokenizer;
+}
+
+int npu_chat_tokenize(const struct npu_model *model,
+		      const struct npu_chat_message *messages, size_t count,
+		      int32_t *tokens, size_t max)
+{
+	struct npu_ids ids = { 0 };
+	int ret;
+
+	ret = npu_chat_render(&model->metadata, model->tokenizer, messages,
+			      count, &ids);
+	if (!ret && max && ids.count)
+		memcpy(tokens, ids.ids, (max < ids.count ? max : ids.count) *
+		       sizeof(*tokens));
+	if (!ret)
+		ret = ids.count > INT_MAX ? INT_MAX : (int)ids.count;
+	free(ids.ids);
+	return ret;
+}
