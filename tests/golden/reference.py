@@ -2,9 +2,11 @@
 """The decoders that npu_compiler knows, once more, in NumPy and float64.
 
 Written from the definitions, not from the compiler, and slow. `check` compares
-it with the logits that Hugging Face transformers gives for a folder:
+it with the logits that Hugging Face transformers gives for a folder; `logits`
+computes them, with the weights rounded as the compiler rounds them.
 
     reference.py check FOLDER...
+    reference.py logits FOLDER fp16|int8|int4 OUTPUT.npy
 """
 
 import json
@@ -241,17 +243,30 @@ class Model:
         return x @ self.weights[head].T
 
 
+def logits(folder, quantize):
+    """Of the folder's sequences."""
+    tokens = np.load(os.path.join(folder, "tokens.npy"))
+    model = Model(folder, quantize)
+    return np.stack([model.logits(sequence) for sequence in tokens])
+
+
 def check(folder):
     """Largest difference from what transformers computed."""
-    tokens = np.load(os.path.join(folder, "tokens.npy"))
     expected = np.load(os.path.join(folder, "logits.npy"))
-    model = Model(folder)
-    got = np.stack([model.logits(sequence) for sequence in tokens])
-    return np.abs(got - expected).max()
+    return np.abs(logits(folder, "fp16") - expected).max()
+
+
+def main(arguments):
+    """See above."""
+    if len(arguments) > 1 and arguments[0] == "check":
+        for path in arguments[1:]:
+            print(f"{path}: {check(path):.2g}")
+    elif len(arguments) == 4 and arguments[0] == "logits":
+        _, folder, quantize, output = arguments
+        np.save(output, logits(folder, quantize).astype(np.float32))
+    else:
+        sys.exit(__doc__)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 3 or sys.argv[1] != "check":
-        sys.exit(__doc__)
-    for path in sys.argv[2:]:
-        print(f"{path}: {check(path):.2g}")
+    main(sys.argv[1:])

@@ -16,20 +16,25 @@ static const char *const models[] = {
 };
 
 /*
- * fp16 is compared with the model itself, the others with the model whose
- * weights were rounded to the format. What is left is the rounding of the
- * activations, to F16 or Q8_0, as on the device; in MoE models that flips a
- * router's choice now and then, which makes single positions differ a lot.
+ * fp16 is compared with the model itself, int8 with the model whose weights
+ * were rounded to Q8_0. That of Q4_0 has embedding and head rounded as well,
+ * which the compiler keeps at 8 bits: for int4 our own reference is asked,
+ * which agrees with the others to 2e-5.
+ *
+ * What is left is the rounding of the activations, to F16 or Q8_0, as on the
+ * device. In MoE models it flips a router's choice now and then, which makes
+ * single positions differ a lot: the median tells the truth, the mean is
+ * bounded loosely, the largest difference not at all.
  */
 static const struct format {
 	const char *quantize;
-	const char *logits;
-	double max_kl;
+	const char *logits;	/* NULL: ask our reference */
+	double median_kl, kl;	/* at most */
 	float max_abs;		/* 0: not bounded */
 } formats[] = {
-	{ "fp16", "logits.npy", 1e-4, 0.08f },
-	{ "int8", "logits-dequant-q8_0.npy", 2e-2, 0 },
-	{ "int4", "logits-dequant-q4_0.npy", 2e-1, 0 },
+	{ "fp16", "logits.npy", 1e-5, 5e-5, 0.05f },
+	{ "int8", "logits-dequant-q8_0.npy", 5e-3, 0.2, 0 },
+	{ "int4", NULL, 5e-3, 0.2, 0 },
 };
 
 static char *path_of(const char *model, const char *name)
@@ -52,20 +57,23 @@ static void check_format(const char *model, const struct format *format,
 	struct npy expected;
 	float *logits;
 
-	if (!npy_read(path_of(model, format->logits), &expected)) {
+	if (!format->logits) {
+		expected = trial_reference(path_of(model, ""),
+					   format->quantize);
+	} else if (!npy_read(path_of(model, format->logits), &expected)) {
 		ok(false, "%s: %s can be read", model, format->logits);
 		return;
 	}
 	logits = trial_logits(trial_compile(path_of(model, ""),
 					    format->quantize),
-			      &options, &plan, tokens);
+			      &options, &plan, tokens, NULL);
 	d = trial_compare(logits, expected.data, tokens->count,
 			  expected.shape[2],
 			  format->max_abs ? 2 * format->max_abs : 1.0f);
-	ok(d.kl <= format->max_kl &&
+	ok(d.median_kl <= format->median_kl && d.kl <= format->kl &&
 	   (!format->max_abs || d.max_abs <= format->max_abs),
-	   "%s %s: max difference %.4f, KL %.2g, worst %.2g", model,
-	   format->quantize, d.max_abs, d.kl, d.worst_kl);
+	   "%s %s: max difference %.4f, KL median %.2g, mean %.2g", model,
+	   format->quantize, d.max_abs, d.median_kl, d.kl);
 	ok(d.flips * 20 <= (format->max_abs ? 0 : d.positions),
 	   "%s %s: %u of %u best tokens differ", model, format->quantize,
 	   d.flips, d.positions);
@@ -81,7 +89,7 @@ int main(void)
 	if (!getenv("M6_DATA") ||
 	    !npy_read(path_of(models[0], "tokens.npy"), &tokens)) {
 		printf("1..0 # SKIP M6_DATA does not name the reference data\n");
-		return SKIPPED;
+		return 0;
 	}
 	free(tokens.data);
 	for (i = 0; i < sizeof(models) / sizeof(models[0]); i++) {

@@ -2,6 +2,7 @@
 #include "trial.h"
 
 #include <math.h>
+#include <npu/npu.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,13 +10,19 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "npu_file.h"
+
 extern char **environ;
 
-static char compiled[] = "/tmp/m6-model-XXXXXX";
+/* One folder for all that a test writes. */
+static char workshop[] = "/tmp/m6-model-XXXXXX";
+static char compiled[sizeof(workshop) + 16], computed[sizeof(workshop) + 16];
 
-static void remove_compiled(void)
+static void remove_workshop(void)
 {
 	unlink(compiled);
+	unlink(computed);
+	rmdir(workshop);
 }
 
 static void give_up(const char *what)
@@ -24,32 +31,65 @@ static void give_up(const char *what)
 	exit(1);
 }
 
-const char *trial_compile(const char *folder, const char *quantize)
+static void open_workshop(void)
 {
-	const char *compiler = getenv("NPU_COMPILER");
-	const char *const argv[] = {
-		"npu_compiler", "--input", folder, "--output", compiled,
-		"--quantize", quantize, "--tiles", "1,4,16,64", NULL,
-	};
-	static bool named;
-	int status, fd;
+	if (compiled[0])
+		return;
+	if (!mkdtemp(workshop))
+		give_up("no temporary folder");
+	snprintf(compiled, sizeof(compiled), "%s/model.npu", workshop);
+	snprintf(computed, sizeof(computed), "%s/logits.npy", workshop);
+	atexit(remove_workshop);
+}
+
+static const char *program(const char *variable)
+{
+	const char *path = getenv(variable);
+
+	if (path)
+		return path;
+	printf("Bail out! %s is not set\n", variable);
+	exit(1);
+}
+
+static void run(const char *const *argv)
+{
+	int status;
 	pid_t pid;
 
-	if (!compiler)
-		give_up("NPU_COMPILER does not name the compiler");
-	if (!named) {
-		fd = mkstemp(compiled);
-		if (fd < 0)
-			give_up("no temporary file");
-		close(fd);
-		atexit(remove_compiled);
-		named = true;
-	}
-	if (posix_spawn(&pid, compiler, NULL, NULL, (char *const *)argv,
-			environ) ||
-	    waitpid(pid, &status, 0) != pid || status)
-		give_up("the model could not be compiled");
+	if (!posix_spawnp(&pid, argv[0], NULL, NULL, (char *const *)argv,
+			  environ) &&
+	    waitpid(pid, &status, 0) == pid && !status)
+		return;
+	printf("Bail out! %s %s failed\n", argv[0], argv[1]);
+	exit(1);
+}
+
+const char *trial_compile(const char *folder, const char *quantize)
+{
+	const char *const argv[] = {
+		program("NPU_COMPILER"), "--input", folder, "--output",
+		compiled, "--quantize", quantize, "--tiles", "1,4,16,64", NULL,
+	};
+
+	open_workshop();
+	run(argv);
 	return compiled;
+}
+
+struct npy trial_reference(const char *folder, const char *quantize)
+{
+	const char *const argv[] = {
+		"python3", program("REFERENCE"), "logits", folder, quantize,
+		computed, NULL,
+	};
+	struct npy npy;
+
+	open_workshop();
+	run(argv);
+	if (!npy_read(computed, &npy))
+		give_up("the reference left no logits");
+	return npy;
 }
 
 /* Where the next tokens come from and their logits go. */
@@ -58,6 +98,7 @@ struct feed {
 	const struct trial_plan *plan;
 	uint32_t vocab;
 	float *logits;
+	struct trial_counts counts;
 	struct m6npu_step_token step[M6NPU_STEP_MAX_TOKENS];
 	uint32_t count;
 	size_t origin[M6NPU_STEP_MAX_TOKENS];	/* row of tokens */
@@ -96,6 +137,9 @@ static void feed_flush(struct feed *feed, struct runner *runner)
 			       result.status.code, result.status.cmd_index);
 			give_up("the job failed");
 		}
+		feed->counts.router_hits += result.status.router_hits;
+		feed->counts.router_misses += result.status.router_misses;
+		feed->counts.expert_faults += result.status.expert_faults;
 		for (out = 0; out < result.out_count; out++)
 			memcpy(feed->logits + feed->origin[first + out] *
 			       feed->vocab,
@@ -135,7 +179,8 @@ static void feed_one_by_one(struct feed *feed, struct runner *runner)
 }
 
 float *trial_logits(const char *path, const struct runner_options *options,
-		    const struct trial_plan *plan, const struct npy *tokens)
+		    const struct trial_plan *plan, const struct npy *tokens,
+		    struct trial_counts *counts)
 {
 	struct runner_options own = *options;
 	struct feed *feed = calloc(1, sizeof(*feed));
@@ -155,8 +200,22 @@ float *trial_logits(const char *path, const struct runner_options *options,
 	else
 		feed_one_by_one(feed, runner);
 	runner_destroy(runner);
+	if (counts)
+		*counts = feed->counts;
 	free(feed);
 	return logits;
+}
+
+uint32_t trial_vocab(const char *path)
+{
+	struct npu_file *file;
+	uint32_t vocab;
+
+	if (npu_file_open(path, &file))
+		give_up(npu_error());
+	vocab = npu_file_header(file)->runtime.vocab;
+	npu_file_close(file);
+	return vocab;
 }
 
 static uint32_t best_of(const float *row, uint32_t vocab)
@@ -199,7 +258,6 @@ static void compare_row(const float *got, const float *expected,
 			struct trial_difference *difference)
 {
 	uint32_t mine = best_of(got, vocab), theirs = best_of(expected, vocab);
-	double kl = divergence(got, expected, vocab);
 	uint32_t i;
 
 	for (i = 0; i < vocab; i++) {
@@ -209,9 +267,13 @@ static void compare_row(const float *got, const float *expected,
 	}
 	if (mine != theirs && expected[theirs] - expected[mine] > margin)
 		difference->flips++;
-	difference->kl += kl;
-	if (kl > difference->worst_kl)
-		difference->worst_kl = kl;
+}
+
+static int compare_doubles(const void *a, const void *b)
+{
+	double first = *(const double *)a, second = *(const double *)b;
+
+	return (first > second) - (first < second);
 }
 
 struct trial_difference trial_compare(const float *got, const float *expected,
@@ -219,12 +281,18 @@ struct trial_difference trial_compare(const float *got, const float *expected,
 				      float margin)
 {
 	struct trial_difference difference = { .positions = positions };
+	double *kl = calloc(positions, sizeof(*kl));
 	unsigned int i;
 
-	for (i = 0; i < positions; i++)
-		compare_row(got + (size_t)i * vocab,
-			    expected + (size_t)i * vocab, vocab, margin,
-			    &difference);
-	difference.kl /= positions;
+	for (i = 0; i < positions; i++) {
+		compare_row(got, expected, vocab, margin, &difference);
+		kl[i] = divergence(got, expected, vocab);
+		difference.kl += kl[i] / positions;
+		got += vocab;
+		expected += vocab;
+	}
+	qsort(kl, positions, sizeof(*kl), compare_doubles);
+	difference.median_kl = kl[positions / 2];
+	free(kl);
 	return difference;
 }

@@ -8,15 +8,18 @@
 #include "npy.h"
 #include "runner.h"
 
-/* Exit status of a skipped test. */
-#define SKIPPED		77
-
 /*
  * Compiles @folder with npu_compiler (the program named by the environment
  * variable NPU_COMPILER) into a file that goes when the test ends. Its path is
  * good until the next call; ends the test when it can't.
  */
 const char *trial_compile(const char *folder, const char *quantize);
+
+/*
+ * What tests/golden/reference.py (the environment variable REFERENCE) computes
+ * for the folder's sequences with the weights rounded to a format.
+ */
+struct npy trial_reference(const char *folder, const char *quantize);
 
 /* How the tokens of all sequences are cut into steps. */
 struct trial_plan {
@@ -25,17 +28,28 @@ struct trial_plan {
 	uint32_t first_slot;	/* sequence i runs in slot first_slot + i */
 };
 
+/* What the device counted. */
+struct trial_counts {
+	uint64_t router_hits, router_misses, expert_faults;
+};
+
 /*
  * Runs @tokens ([sequences, length]) through the model at @path and stores the
- * logits of all positions, [sequences, length, vocab]. For free().
+ * logits of all positions, [sequences, length, vocab]. For free(). @counts may
+ * be NULL.
  */
 float *trial_logits(const char *path, const struct runner_options *options,
-		    const struct trial_plan *plan, const struct npy *tokens);
+		    const struct trial_plan *plan, const struct npy *tokens,
+		    struct trial_counts *counts);
+
+/* Logits of a position. */
+uint32_t trial_vocab(const char *path);
 
 struct trial_difference {
 	float max_abs;
-	double kl;		/* mean over positions, of @expected from @got */
-	double worst_kl;
+	/* Kullback-Leibler divergence of @got from @expected, by position. */
+	double kl;		/* mean */
+	double median_kl;
 	unsigned int positions;
 	/* Other best token although the expected one leads by over @margin. */
 	unsigned int flips;
