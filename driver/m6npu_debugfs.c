@@ -13,7 +13,7 @@
  * router_cache           figures of the expert-router cache
  * enable_exception_log   1 to keep a log of exceptions
  * exception_log          the log; writing to it clears it
- * inject                 "reset" or "lost", to see what happens then
+ * inject                 "reset", "lost" or "sleep", to see what happens then
  * moe_loader/
  *   max_chunk_size_kb    what a loader should not exceed per buffer
  * ====================== ==================================================
@@ -102,8 +102,9 @@ static void ring_show(struct seq_file *m, struct m6npu_ring *ring)
 {
 	u64 busy = m6npu_read64(ring->m6npu,
 				M6NPU_REG_UNIT_BUSY_NS_LO(ring->index));
+	bool lost = m6npu_device_is_lost(ring->m6npu);
 	char comm[TASK_COMM_LEN] = "-";
-	const char *state = "idle";
+	const char *state = lost ? "lost" : "idle";
 	u64 job = 0;
 
 	spin_lock_irq(&ring->lock);
@@ -115,8 +116,8 @@ static void ring_show(struct seq_file *m, struct m6npu_ring *ring)
 	spin_unlock_irq(&ring->lock);
 	seq_printf(m, "%-12s %-8s %-16s %8llu %14llu %9d %6d\n",
 		   m6npu_ring_name(ring), state, comm, job,
-		   div_u64(busy, NSEC_PER_USEC), atomic_read(&ring->lost_irqs),
-		   atomic_read(&ring->resets));
+		   lost ? 0 : div_u64(busy, NSEC_PER_USEC),
+		   atomic_read(&ring->lost_irqs), atomic_read(&ring->resets));
 }
 
 static int rings_show(struct seq_file *m, void *unused)
@@ -150,6 +151,8 @@ static ssize_t inject_write(struct file *file, const char __user *buf,
 		ret = m6npu_reset_request(m6npu);
 	else if (sysfs_streq(word, "lost"))
 		m6npu_reset_lost(m6npu);
+	else if (sysfs_streq(word, "sleep"))
+		ret = m6npu_pm_cycle(m6npu);
 	else
 		ret = -EINVAL;
 	return ret ?: size;

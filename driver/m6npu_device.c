@@ -234,6 +234,8 @@ static int m6npu_device_map(struct m6npu_device *m6npu)
 					M6NPU_DRIVER_NAME);
 	if (IS_ERR(m6npu->regs))
 		return PTR_ERR(m6npu->regs);
+	if (readl(m6npu->regs + M6NPU_REG_ID) != M6NPU_ID_VALUE)
+		return -ENODEV;
 	ret = dma_set_mask_and_coherent(&pdev->dev,
 					DMA_BIT_MASK(M6NPU_DMA_BITS));
 	if (ret)

@@ -160,6 +160,7 @@ int m6npu_hwmon_init(struct m6npu_device *m6npu);
 
 /* m6npu_pm.c */
 extern const struct dev_pm_ops m6npu_pm_ops;
+int m6npu_pm_cycle(struct m6npu_device *m6npu);
 
 /* m6npu_debugfs.c */
 void m6npu_debugfs_init(struct m6npu_device *m6npu);

@@ -87,6 +87,14 @@ static int m6npu_resume(struct device *dev)
 	return 0;
 }
 
+/* Debugging aid: what a system's sleep does to the device. */
+int m6npu_pm_cycle(struct m6npu_device *m6npu)
+{
+	int ret = m6npu_suspend(m6npu->drm.dev);
+
+	return ret ?: m6npu_resume(m6npu->drm.dev);
+}
+
 const struct dev_pm_ops m6npu_pm_ops = {
 	SYSTEM_SLEEP_PM_OPS(m6npu_suspend, m6npu_resume)
 };

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #define PAGE_BYTES	(1ull << M6NPU_PAGE_SHIFT)
-#define LINE_BYTES	(M6_TLB_LINE_PAGES * PAGE_BYTES)
 #define LARGE_BYTES	(1ull << M6NPU_LARGE_PAGE_SHIFT)
 #define VA_END		(1ull << M6NPU_VA_BITS)
 

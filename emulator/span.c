@@ -10,7 +10,6 @@
 #include "job_priv.h"
 #include "log.h"
 
-#define VA_END		(1ull << M6NPU_VA_BITS)
 #define HOST_ALIGN	64
 
 static uint32_t job_fault(struct m6_job *job, uint32_t code, uint64_t addr)

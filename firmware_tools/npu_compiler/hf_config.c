@@ -137,7 +137,8 @@ static int read_llama3(const struct json_file *file, yyjson_val *rope,
  * transformers 5 has rope_parameters with theta and kind; before, theta stood
  * alone and rope_scaling, if any, named the kind as rope_type or type.
  */
-static int read_rope(const struct json_file *file, struct rope_config *config)
+static int read_rope(const struct json_file *file, const char *model_type,
+		     struct rope_config *config)
 {
 	yyjson_val *rope = json_value(file->root, "rope_parameters");
 	yyjson_val *kind, *theta;
@@ -147,7 +148,9 @@ static int read_rope(const struct json_file *file, struct rope_config *config)
 	theta = json_value(rope, "rope_theta") ? rope : file->root;
 	if (json_f64(file, theta, "rope_theta", 1.0, 1e12, &config->theta))
 		return -1;
-	/* Configs of before rope_theta existed all mean this. */
+	/* The first Llamas are older than the key. */
+	if (!config->theta && strcmp(model_type, "llama"))
+		return fail("%s lacks rope_theta", file->path);
 	if (!config->theta)
 		config->theta = 10000.0;
 	if (!rope)
@@ -303,7 +306,8 @@ int hf_config_read(const struct json_file *file, struct hf_config *config)
 	config->qkv_bias = true;	/* Qwen2-MoE's, before it was a key */
 	if (read_names(file, config) || refuse_unknown_features(file) ||
 	    read_dimensions(file, config) || read_activation(file, config) ||
-	    read_numbers(file, config) || read_rope(file, &config->rope) ||
+	    read_numbers(file, config) ||
+	    read_rope(file, config->model_type, &config->rope) ||
 	    read_window(file, config) || read_experts(file, config))
 		return -1;
 	return 0;

@@ -94,7 +94,6 @@ static void load_elements(const struct tensor *tensor, uint64_t first,
 			  uint64_t count, float *out, uint16_t *half)
 {
 	const uint8_t *data = tensor->data;
-	uint64_t i;
 
 	if (tensor->type == M6NPU_TYPE_F32) {
 		memcpy(out, data + first * 4, count * 4);
@@ -103,11 +102,9 @@ static void load_elements(const struct tensor *tensor, uint64_t first,
 	/* Files promise no alignment. */
 	memcpy(half, data + first * 2, count * 2);
 	if (tensor->type == M6NPU_TYPE_F16)
-		for (i = 0; i < count; i++)
-			out[i] = ggml_fp16_to_fp32(half[i]);
+		ggml_fp16_to_fp32_row(half, out, count);
 	else
-		for (i = 0; i < count; i++)
-			out[i] = ggml_bf16_to_fp32((ggml_bf16_t){ half[i] });
+		ggml_bf16_to_fp32_row((const ggml_bf16_t *)half, out, count);
 }
 
 /* A vector made of several parts is one row that all of them fill. */

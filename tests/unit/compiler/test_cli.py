@@ -275,6 +275,7 @@ def test_config():
          {"rope_scaling": {"rope_type": "llama3", "factor": 8}}),
         ("a rotation of half of each head", "partial_rotary_factor",
          {"partial_rotary_factor": 0.5}),
+        ("no theta", "lacks rope_theta", {"rope_theta": None}),
         ("a sliding window", "--context 16",
          {"use_sliding_window": True, "sliding_window": 16}),
         ("layers of an unknown type", "chunked_attention",
@@ -380,6 +381,10 @@ def test_options():
                      "--output", folder.output)
         ok(result.returncode == 1 and "is not a folder" in result.stderr,
            "refused: a file as input", result.stderr)
+    with Folder() as folder:
+        result = folder.compile("--progress")
+        ok("compiling: 100%" in result.stderr, "--progress", result.stderr)
+        ok(not folder.compile().stderr, "no progress into a pipe")
     for option in ("--help", "--version"):
         result = run(option)
         ok(not result.returncode and result.stdout and not result.stderr,

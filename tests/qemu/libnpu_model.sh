@@ -6,4 +6,4 @@
 
 model=/src/build/models/demo.npu
 [ -e "$model" ] || { echo "1..0 # SKIP no demo model"; exit 77; }
-exec "/src/build/$M6_BUILD/tests/vm/libnpu_board" "$model"
+exec "/src/build/$M6_BUILD/tests/vm/libnpu_model" "$model"

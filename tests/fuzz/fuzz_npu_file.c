@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Any bytes as a .npu file: opening, verifying and laying out must refuse them
+ * or succeed, within bounds.
+ *
+ * Hashes would keep a fuzzer out, so the ones of header and table are made
+ * right first; those of sections stay as they are.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "input.h"
+#include "layout.h"
+#include "npu_file.h"
+
+static void mend(uint8_t *image, size_t size)
+{
+	struct npu_file_header *h = (struct npu_file_header *)image;
+	uint64_t table;
+
+	if (size < NPU_FILE_ALIGN)
+		return;
+	memcpy(h->magic, NPU_FILE_MAGIC, sizeof(h->magic));
+	h->file_bytes = size;
+	table = (uint64_t)h->section_count * sizeof(struct npu_section);
+	if (h->table_offset <= size && table <= size - h->table_offset)
+		h->table_xxh3 = XXH3_64bits(image + h->table_offset, table);
+	h->header_xxh3 = 0;
+	h->header_xxh3 = XXH3_64bits(image, NPU_FILE_ALIGN);
+}
+
+static void use(const char *path)
+{
+	const struct npu_layout_request request = { .slots = 2 };
+	struct npu_layout layout;
+	struct npu_file *file;
+
+	if (npu_file_open(path, &file))
+		return;
+	npu_file_verify(file, NULL, NULL);
+	npu_layout_plan(&layout, file, &request);
+	npu_file_close(file);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	static int fd = -1;
+	uint8_t *image;
+	char path[32];
+
+	if (fd < 0)
+		fd = memfd_create("fuzz.npu", 0);
+	image = malloc(size + 1);
+	if (!image)
+		return 0;
+	memcpy(image, data, size);
+	mend(image, size);
+	if (ftruncate(fd, 0) || pwrite(fd, image, size, 0) != (ssize_t)size)
+		abort();
+	free(image);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	use(path);
+	return 0;
+}
