@@ -23,7 +23,7 @@ def golden():
     """The prompts and their answers."""
     with open(GOLDEN) as stream:
         data = json.load(stream)
-    return data["prompts"] if isinstance(data, dict) else data
+    return data["entries"]
 
 
 def chat(served, entry):
