@@ -149,7 +149,10 @@
 #define M6NPU_RING_DOORBELL		0x18	/* WO, free-running tail */
 #define M6NPU_RING_PROGRESS		0x1c	/* commands completed since enable, free-running */
 #define M6NPU_RING_RESUME		0x20	/* WO, a stalled job looks again */
-/* WO: ends the stalled or running job with M6NPU_EXC_ABORTED if its fence_value (low 32 bits) is the one written. */
+/*
+ * WO: ends the stalled or running job with M6NPU_EXC_ABORTED if its
+ * fence_value (low 32 bits) is the one written.
+ */
 #define M6NPU_RING_ABORT		0x24
 
 /*
@@ -393,7 +396,10 @@ enum m6npu_opcode {
 	M6NPU_OP_ADD = 0x16,
 	/* 0: dst, 1: src [rows, n] packed. args.scale */
 	M6NPU_OP_SCALE = 0x17,
-	/* 0: dst [out_count, width], 1: src [rows, width]: rows with M6NPU_TOKEN_OUT. args.embed, vocab 0 */
+	/*
+	 * The rows with M6NPU_TOKEN_OUT. 0: dst [out_count, width], 1: src
+	 * [rows, width]. args.embed, vocab 0
+	 */
 	M6NPU_OP_GATHER = 0x18,
 	/*
 	 * dst[row] += sigmoid(gate[row]) * src[row]. 0: dst [rows, n], 1: src,
@@ -414,9 +420,15 @@ enum m6npu_opcode {
 	 * expert.
 	 */
 	M6NPU_OP_MOE_FFN = 0x21,
-	/* 0: ids [rows, k] I32, 1: probabilities [rows, k] F32. args.moe (rows, k); `layer` */
+	/*
+	 * 0: ids [rows, k] I32, 1: probabilities [rows, k] F32. args.moe
+	 * (rows, k); `layer`
+	 */
 	M6NPU_OP_EXPERT_PREFETCH = 0x22,
-	/* 0: ids [rows, k] I32, 1: values [rows, k] F32, 2: src [rows, n]. args.topk; descending, ties by lower index */
+	/*
+	 * 0: ids [rows, k] I32, 1: values [rows, k] F32, 2: src [rows, n].
+	 * args.topk; descending, ties by lower index
+	 */
 	M6NPU_OP_TOPK = 0x30,
 };
 

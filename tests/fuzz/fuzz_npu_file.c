@@ -3,8 +3,8 @@
  * Any bytes as a .npu file: opening, verifying and laying out must refuse them
  * or succeed, within bounds.
  *
- * Hashes would keep a fuzzer out, so the ones of header and table are made
- * right first; those of sections stay as they are.
+ * Hashes would keep a fuzzer out, so they are made right first, except for
+ * those of decoded bytes.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +17,25 @@
 #include "layout.h"
 #include "npu_file.h"
 
+static void mend_sections(uint8_t *image, size_t size,
+			  const struct npu_file_header *h)
+{
+	struct npu_section *s = (struct npu_section *)(image + h->table_offset);
+	uint32_t i;
+
+	/* Not aligned: refused anyhow. */
+	if (h->table_offset % 8)
+		return;
+	for (i = 0; i < h->section_count; i++, s++) {
+		if (s->offset > size || s->stored_bytes > size - s->offset)
+			continue;
+		s->stored_xxh3 = XXH3_64bits(image + s->offset,
+					     s->stored_bytes);
+		if (s->encoding == NPU_ENCODING_RAW)
+			s->loaded_xxh3 = s->stored_xxh3;
+	}
+}
+
 static void mend(uint8_t *image, size_t size)
 {
 	struct npu_file_header *h = (struct npu_file_header *)image;
@@ -27,8 +46,10 @@ static void mend(uint8_t *image, size_t size)
 	memcpy(h->magic, NPU_FILE_MAGIC, sizeof(h->magic));
 	h->file_bytes = size;
 	table = (uint64_t)h->section_count * sizeof(struct npu_section);
-	if (h->table_offset <= size && table <= size - h->table_offset)
+	if (h->table_offset <= size && table <= size - h->table_offset) {
+		mend_sections(image, size, h);
 		h->table_xxh3 = XXH3_64bits(image + h->table_offset, table);
+	}
 	h->header_xxh3 = 0;
 	h->header_xxh3 = XXH3_64bits(image, NPU_FILE_ALIGN);
 }
