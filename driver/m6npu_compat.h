@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * All that depends on the kernel it is built for.
+ * All that depends on the kernel the driver is built for. Kbuild looks into
+ * its headers and defines M6NPU_HAVE_*.
  */
 #ifndef M6NPU_COMPAT_H
 #define M6NPU_COMPAT_H
@@ -11,11 +12,39 @@
 #include <drm/drm_file.h>
 #include <drm/gpu_scheduler.h>
 
-static inline int m6npu_compat_job_init(struct drm_sched_job *job,
-					struct drm_sched_entity *entity,
-					struct drm_file *file)
+/* The timeout handler has no complaint about the job. */
+static inline enum drm_gpu_sched_stat
+m6npu_compat_no_hang(struct drm_sched_job *job)
 {
-	return drm_sched_job_init(job, entity, 1, NULL, file->client_id);
+#ifdef M6NPU_HAVE_SCHED_NO_HANG
+	return DRM_GPU_SCHED_STAT_NO_HANG;
+#else
+	spin_lock(&job->sched->job_list_lock);
+	list_add(&job->list, &job->sched->pending_list);
+	spin_unlock(&job->sched->job_list_lock);
+	return DRM_GPU_SCHED_STAT_NOMINAL;
+#endif
+}
+
+/* The timeout handler reset what the job ran on. */
+static inline enum drm_gpu_sched_stat m6npu_compat_was_reset(void)
+{
+#ifdef M6NPU_HAVE_SCHED_NO_HANG
+	return DRM_GPU_SCHED_STAT_RESET;
+#else
+	return DRM_GPU_SCHED_STAT_NOMINAL;
+#endif
+}
+
+/* @error: of the jobs that were in flight when the scheduler was stopped. */
+static inline void m6npu_compat_sched_start(struct drm_gpu_scheduler *sched,
+					    int error)
+{
+#ifdef M6NPU_HAVE_SCHED_START_ERRNO
+	drm_sched_start(sched, error);
+#else
+	drm_sched_start(sched);
+#endif
 }
 
 /*

@@ -205,13 +205,13 @@ static bool context_is_served(struct m6npu_context *ctx)
 
 static void context_drop_queued(struct m6npu_context *ctx)
 {
-	struct m6npu_entity *entity;
+	struct drm_sched_entity *entity;
 	unsigned int engine, i;
 	unsigned long key;
 
 	mutex_lock(&ctx->submit_lock);
 	xa_for_each(&ctx->entities, key, entity) {
-		drm_sched_entity_fini(&entity->base);
+		drm_sched_entity_fini(entity);
 		kfree(entity);
 	}
 	xa_destroy(&ctx->entities);

@@ -51,7 +51,7 @@ struct m6npu_context {
 
 	/** @submit_lock: orders submissions; protects @entities and @last */
 	struct mutex submit_lock;
-	/** @entities: struct m6npu_entity, made when first used */
+	/** @entities: struct drm_sched_entity, made when first used */
 	struct xarray entities;
 	/** @last: the youngest job of each engine kind and priority */
 	struct m6npu_last_job last[M6NPU_ENGINES][M6NPU_PRIORITIES];

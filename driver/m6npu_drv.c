@@ -49,10 +49,14 @@
 #include "m6npu_pool.h"
 #include "m6npu_reset.h"
 
-unsigned int m6npu_job_timeout_ms = 10000;
+/*
+ * No command takes seconds on a board. Emulated, on a busy host, one may, and
+ * to end a sound job is worse than to notice late that one hangs.
+ */
+unsigned int m6npu_job_timeout_ms = 30000;
 module_param_named(job_timeout_ms, m6npu_job_timeout_ms, uint, 0444);
 MODULE_PARM_DESC(job_timeout_ms,
-		 "A unit that completes no command for this long is reset, 0 = never (default 10000)");
+		 "A unit that completes no command for this long is reset, 0 = never (default 30000)");
 
 unsigned int m6npu_expert_timeout_ms = 30000;
 module_param_named(expert_timeout_ms, m6npu_expert_timeout_ms, uint, 0644);
@@ -87,12 +91,44 @@ static int m6npu_release(struct inode *inode, struct file *filp)
 	return drm_release(inode, filp);
 }
 
+/*
+ * Files of accel nodes have no master, and the DRM core, which knows that of
+ * render nodes, does not check: GET_UNIQUE and GET_MAGIC would follow a NULL
+ * pointer. So of the core's ioctls we have what render nodes have.
+ */
+static bool m6npu_ioctl_is_permitted(unsigned int cmd)
+{
+	unsigned int flags;
+
+	return !drm_ioctl_flags(DRM_IOCTL_NR(cmd), &flags) ||
+	       flags & DRM_RENDER_ALLOW;
+}
+
+static long m6npu_ioctl(struct file *filp, unsigned int cmd, unsigned long arg)
+{
+	if (!m6npu_ioctl_is_permitted(cmd))
+		return -EACCES;
+	return drm_ioctl(filp, cmd, arg);
+}
+
+#ifdef CONFIG_COMPAT
+static long m6npu_compat_ioctl(struct file *filp, unsigned int cmd,
+			       unsigned long arg)
+{
+	if (!m6npu_ioctl_is_permitted(cmd))
+		return -EACCES;
+	return drm_compat_ioctl(filp, cmd, arg);
+}
+#else
+#define m6npu_compat_ioctl NULL
+#endif
+
 static const struct file_operations m6npu_fops = {
 	.owner = THIS_MODULE,
 	.open = accel_open,
 	.release = m6npu_release,
-	.unlocked_ioctl = drm_ioctl,
-	.compat_ioctl = drm_compat_ioctl,
+	.unlocked_ioctl = m6npu_ioctl,
+	.compat_ioctl = m6npu_compat_ioctl,
 	.poll = drm_poll,
 	.read = drm_read,
 	.llseek = noop_llseek,
@@ -225,14 +261,26 @@ err_mmu:
 	return dev_err_probe(&pdev->dev, ret, "cannot bring the device up\n");
 }
 
+/* Nothing runs, and the device touches no memory, when this returns. */
+static void m6npu_halt(struct m6npu_device *m6npu)
+{
+	drm_dev_unplug(&m6npu->drm);
+	m6npu_reset_fini(m6npu);
+	m6npu_device_quiesce(m6npu);
+}
+
+/* Reboot or kexec: the next kernel must not be written to. */
+static void m6npu_shutdown(struct pci_dev *pdev)
+{
+	m6npu_halt(pci_get_drvdata(pdev));
+}
+
 static void m6npu_remove(struct pci_dev *pdev)
 {
 	struct m6npu_device *m6npu = pci_get_drvdata(pdev);
 
 	m6npu_debugfs_fini(m6npu);
-	drm_dev_unplug(&m6npu->drm);
-	m6npu_reset_fini(m6npu);
-	m6npu_device_quiesce(m6npu);
+	m6npu_halt(m6npu);
 	m6npu_rings_fini(m6npu);
 	m6npu_thermal_fini(m6npu);
 	m6npu_coredump_fini(m6npu);
@@ -261,6 +309,7 @@ static struct pci_driver m6npu_pci_driver = {
 	.id_table = m6npu_ids,
 	.probe = m6npu_probe,
 	.remove = m6npu_remove,
+	.shutdown = m6npu_shutdown,
 	.err_handler = &m6npu_error_handlers,
 	.driver.pm = pm_sleep_ptr(&m6npu_pm_ops),
 };

@@ -83,7 +83,10 @@ int m6npu_event_send(struct m6npu_context *ctx, struct m6npu_event *event)
 	return ret;
 }
 
-/* Tells every file that throttling began or ended. */
+/*
+ * Tells every file that throttling began or ended. Does not wait for memory,
+ * see m6npu_exceptions_drain().
+ */
 void m6npu_event_broadcast(struct m6npu_device *m6npu, s32 temperature,
 			   bool throttled)
 {
@@ -92,7 +95,7 @@ void m6npu_event_broadcast(struct m6npu_device *m6npu, s32 temperature,
 
 	mutex_lock(&m6npu->contexts_lock);
 	list_for_each_entry(ctx, &m6npu->contexts, link) {
-		event = m6npu_event_alloc(DRM_M6NPU_EVENT_THERMAL, GFP_KERNEL);
+		event = m6npu_event_alloc(DRM_M6NPU_EVENT_THERMAL, GFP_NOWAIT);
 		if (event) {
 			event->u.thermal.temperature = temperature;
 			event->u.thermal.throttled = throttled;

@@ -153,7 +153,7 @@ static void exception_expert(struct m6npu_ring *ring,
 	if (!ctx)
 		return;
 	trace_m6npu_expert_fault(ring, job, record);
-	event = m6npu_event_alloc(DRM_M6NPU_EVENT_EXPERT_FAULT, GFP_KERNEL);
+	event = m6npu_event_alloc(DRM_M6NPU_EVENT_EXPERT_FAULT, GFP_NOWAIT);
 	if (event) {
 		fault = &event->u.fault;
 		fault->job = job;
@@ -241,8 +241,10 @@ static bool exception_next(struct m6npu_exceptions *exceptions,
  * m6npu_exceptions_drain() - handle the records that are there
  * @m6npu: device
  *
- * Context: may sleep. At most a ring's worth, lest a device that went mad
- * keeps us here.
+ * At most a ring's worth, lest a device that went mad keeps us here.
+ *
+ * Context: may sleep. The timeout handler calls this, so allocations here must
+ * not wait for memory.
  */
 void m6npu_exceptions_drain(struct m6npu_device *m6npu)
 {

@@ -28,7 +28,6 @@
 #include <drm/drm_managed.h>
 #include <drm/drm_print.h>
 
-#include "m6npu_compat.h"
 #include "m6npu_context.h"
 #include "m6npu_device.h"
 #include "m6npu_drv.h"

@@ -27,19 +27,11 @@ enum m6npu_engine {
 #define M6NPU_PRIORITIES	3
 
 /**
- * struct m6npu_entity - a queue of jobs for one set of rings
- */
-struct m6npu_entity {
-	/** @base: the scheduler's part */
-	struct drm_sched_entity base;
-};
-
-/**
  * struct m6npu_last_job - the youngest job of an engine kind and priority
  */
 struct m6npu_last_job {
 	/** @entity: queue it went to */
-	struct m6npu_entity *entity;
+	struct drm_sched_entity *entity;
 	/** @fence: its finished fence */
 	struct dma_fence *fence;
 };

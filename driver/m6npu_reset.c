@@ -156,7 +156,7 @@ static int reset_device(struct m6npu_device *m6npu, struct m6npu_ring *stopped)
 		if (job)
 			m6npu_job_done(job, error, NULL);
 		if (ring != stopped)
-			drm_sched_start(&ring->sched, error);
+			m6npu_compat_sched_start(&ring->sched, error);
 	}
 	return ret;
 }
@@ -182,7 +182,7 @@ static enum drm_gpu_sched_stat reset_unit(struct m6npu_ring *ring,
 	int ret, error;
 
 	if (!m6npu_ring_take(ring, job))
-		return DRM_GPU_SCHED_STAT_NO_HANG;
+		return m6npu_compat_no_hang(&job->base);
 	error = job->abort_error ?: -ETIME;
 	drm_err(&m6npu->drm, "%s hangs with job %llu of %s[%d], resetting it\n",
 		m6npu_ring_name(ring), job->id, job->ctx->comm, job->ctx->pid);
@@ -202,8 +202,8 @@ static enum drm_gpu_sched_stat reset_unit(struct m6npu_ring *ring,
 	m6npu_job_done(job, error, &status);
 	if (ret && ret != -ENODEV)
 		reset_device(m6npu, ring);
-	drm_sched_start(&ring->sched, error);
-	return DRM_GPU_SCHED_STAT_RESET;
+	m6npu_compat_sched_start(&ring->sched, error);
+	return m6npu_compat_was_reset();
 }
 
 /**
@@ -214,18 +214,22 @@ static enum drm_gpu_sched_stat reset_unit(struct m6npu_ring *ring,
  */
 enum drm_gpu_sched_stat m6npu_reset_timedout(struct drm_sched_job *base)
 {
-	enum drm_gpu_sched_stat stat = DRM_GPU_SCHED_STAT_NO_HANG;
+	enum drm_gpu_sched_stat stat;
 	struct m6npu_job *job = to_m6npu_job(base);
 	struct m6npu_ring *ring = job->ring;
 	int idx;
 
 	/* Unplugged: lost_work ends the job. */
 	if (!drm_dev_enter(&ring->m6npu->drm, &idx))
-		return stat;
-	if (m6npu_ring_complete(ring))
+		return m6npu_compat_no_hang(base);
+	if (m6npu_ring_complete(ring)) {
 		atomic_inc(&ring->lost_irqs);
-	else if (!reset_look(ring, job))
+		stat = m6npu_compat_no_hang(base);
+	} else if (reset_look(ring, job)) {
+		stat = m6npu_compat_no_hang(base);
+	} else {
 		stat = reset_unit(ring, job);
+	}
 	drm_dev_exit(idx);
 	return stat;
 }

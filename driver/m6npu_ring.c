@@ -154,6 +154,7 @@ int m6npu_ring_run(struct m6npu_ring *ring, struct m6npu_job *job)
 	ring_fill(ring, job);
 	tail = ++ring->tail;
 	ring->job = job;
+	ring->last_id = job->id;
 	spin_unlock_irqrestore(&ring->lock, flags);
 
 	/* writel() orders the entry before the doorbell. */
@@ -392,15 +393,18 @@ void m6npu_ring_resume(struct m6npu_ring *ring, u32 asid)
 		m6npu_ring_write(ring, M6NPU_RING_RESUME, 1);
 }
 
-/* Id of the job in flight if it has this fence value, else 0; for logs. */
+/*
+ * Id of the youngest job if it has this fence value, else 0. For logs: records
+ * of jobs that failed tend to come after the job's end.
+ */
 u64 m6npu_ring_job_id(struct m6npu_ring *ring, u64 fence_value)
 {
 	unsigned long flags;
 	u64 id = 0;
 
 	spin_lock_irqsave(&ring->lock, flags);
-	if (ring->job && ring->job->fence_value == fence_value)
-		id = ring->job->id;
+	if (fence_value && ring->seqno == fence_value)
+		id = ring->last_id;
 	spin_unlock_irqrestore(&ring->lock, flags);
 	return id;
 }

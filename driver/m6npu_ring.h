@@ -67,6 +67,8 @@ struct m6npu_ring {
 	 * until then it cannot be freed.
 	 */
 	struct m6npu_job *job;
+	/** @last_id: id of the job in flight or, if there is none, the last */
+	u64 last_id;
 	/** @frozen: a reset is on its way, and decides how @job ends */
 	bool frozen;
 	/** @tail: free-running, entries written since the ring was enabled */

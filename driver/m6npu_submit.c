@@ -23,7 +23,6 @@
 #include <drm/drm_print.h>
 #include <drm/drm_syncobj.h>
 
-#include "m6npu_compat.h"
 #include "m6npu_context.h"
 #include "m6npu_device.h"
 #include "m6npu_gem.h"
@@ -215,8 +214,8 @@ static enum m6npu_engine submit_engine(const struct drm_m6npu_submit *args)
 							   M6NPU_ENGINE_UNITS;
 }
 
-static struct m6npu_entity *entity_create(struct m6npu_device *m6npu,
-					  u32 priority, u32 mask)
+static struct drm_sched_entity *
+entity_create(struct m6npu_device *m6npu, u32 priority, u32 mask)
 {
 	static const enum drm_sched_priority priorities[M6NPU_PRIORITIES] = {
 		[DRM_M6NPU_PRIORITY_NORMAL] = DRM_SCHED_PRIORITY_NORMAL,
@@ -224,7 +223,7 @@ static struct m6npu_entity *entity_create(struct m6npu_device *m6npu,
 		[DRM_M6NPU_PRIORITY_HIGH] = DRM_SCHED_PRIORITY_HIGH,
 	};
 	struct drm_gpu_scheduler **scheds = &m6npu->dma_sched;
-	struct m6npu_entity *entity;
+	struct drm_sched_entity *entity;
 	int ret;
 
 	entity = kzalloc(sizeof(*entity), GFP_KERNEL);
@@ -232,7 +231,7 @@ static struct m6npu_entity *entity_create(struct m6npu_device *m6npu,
 		return ERR_PTR(-ENOMEM);
 	if (mask)
 		scheds = m6npu->unit_scheds[mask];
-	ret = drm_sched_entity_init(&entity->base, priorities[priority], scheds,
+	ret = drm_sched_entity_init(entity, priorities[priority], scheds,
 				    mask ? hweight32(mask) : 1, NULL);
 	if (ret) {
 		kfree(entity);
@@ -242,11 +241,11 @@ static struct m6npu_entity *entity_create(struct m6npu_device *m6npu,
 }
 
 /* The queue for an engine kind, priority and unit mask. */
-static struct m6npu_entity *submit_entity(struct m6npu_submission *sub)
+static struct drm_sched_entity *submit_entity(struct m6npu_submission *sub)
 {
 	const struct drm_m6npu_submit *args = sub->args;
 	struct m6npu_context *ctx = sub->ctx;
-	struct m6npu_entity *entity;
+	struct drm_sched_entity *entity;
 	unsigned long key;
 	u32 mask = 0;
 	int ret;
@@ -263,7 +262,7 @@ static struct m6npu_entity *submit_entity(struct m6npu_submission *sub)
 		return entity;
 	ret = xa_err(xa_store(&ctx->entities, key, entity, GFP_KERNEL));
 	if (ret) {
-		drm_sched_entity_fini(&entity->base);
+		drm_sched_entity_fini(entity);
 		kfree(entity);
 		return ERR_PTR(ret);
 	}
@@ -272,7 +271,7 @@ static struct m6npu_entity *submit_entity(struct m6npu_submission *sub)
 
 static int submit_dependencies(struct m6npu_submission *sub,
 			       const struct m6npu_last_job *last,
-			       const struct m6npu_entity *entity)
+			       const struct drm_sched_entity *entity)
 {
 	struct drm_sched_job *base = &sub->job->base;
 	unsigned int i;
@@ -309,7 +308,7 @@ static void submit_signal(struct m6npu_submission *sub,
 /* Nothing fails here any more. The job may be gone when this returns. */
 static void submit_push(struct m6npu_submission *sub,
 			struct m6npu_last_job *last,
-			struct m6npu_entity *entity)
+			struct drm_sched_entity *entity)
 {
 	struct m6npu_job *job = sub->job;
 	struct dma_fence *finished;
@@ -342,7 +341,7 @@ static int submit_queue(struct m6npu_submission *sub)
 {
 	enum m6npu_engine engine = submit_engine(sub->args);
 	struct m6npu_context *ctx = sub->ctx;
-	struct m6npu_entity *entity;
+	struct drm_sched_entity *entity;
 	struct m6npu_last_job *last;
 	int ret;
 
@@ -350,7 +349,8 @@ static int submit_queue(struct m6npu_submission *sub)
 	entity = submit_entity(sub);
 	if (IS_ERR(entity))
 		return PTR_ERR(entity);
-	ret = m6npu_compat_job_init(&sub->job->base, &entity->base, sub->file);
+	ret = drm_sched_job_init(&sub->job->base, entity, 1, NULL,
+				 sub->file->client_id);
 	if (ret)
 		return ret;
 	last = &ctx->last[engine][sub->args->priority];

@@ -12,25 +12,25 @@
 #define WORDS	4096
 #define HIDDEN	32
 #define FFN	16
-#define EXPERTS	4
+#define EXPERTS 4
 #define TOP	2
 #define ROWS	4
-#define WEIGHTS	(3 * HIDDEN * FFN)
-#define PATTERN	0xc0ffee11
+#define WEIGHTS (3 * HIDDEN * FFN)
+#define PATTERN 0xc0ffee11
 
 /* Of the data buffer, region 0. */
 struct tensors {
-	uint32_t src[WORDS];	/* the CPU writes something else each time */
+	uint32_t src[WORDS]; /* the CPU writes something else each time */
 	uint32_t copy[WORDS];
 	uint32_t filled[WORDS];
 	float x[ROWS][HIDDEN];
 	float w[ROWS][TOP];
 	int32_t ids[ROWS][TOP];
-	float y[ROWS][HIDDEN];	/* from here on by the device */
-	uint32_t canary[WORDS];	/* by nobody */
+	float y[ROWS][HIDDEN]; /* from here on by the device */
+	uint32_t canary[WORDS]; /* by nobody */
 };
 
-#define AT(member)	M6NPU_OPERAND(0, offsetof(struct tensors, member))
+#define AT(member) M6NPU_OPERAND(0, offsetof(struct tensors, member))
 
 static int checker_experts(struct checker *checker)
 {
@@ -42,8 +42,8 @@ static int checker_experts(struct checker *checker)
 		.count = EXPERTS,
 		.stride = sizeof(entry[0]),
 	};
-	int ret = board_ioctl(checker->fd, DRM_IOCTL_M6NPU_EXPERT_TABLE,
-			      &table);
+	int ret =
+		board_ioctl(checker->fd, DRM_IOCTL_M6NPU_EXPERT_TABLE, &table);
 
 	for (uint32_t i = 0; i < EXPERTS; i++) {
 		entry[i].expert = (uint16_t)i;
@@ -130,6 +130,8 @@ static bool checker_right(const struct checker *checker, uint32_t salt)
 static void *checker_run(void *arg)
 {
 	struct checker *checker = arg;
+	/* Leaves the machine to those that attack. */
+	const struct timespec pause = { .tv_nsec = 2 * 1000 * 1000 };
 	struct tensors *t = checker->data.map;
 
 	for (uint32_t salt = 0x1234; !atomic_load(&checker->stop);
@@ -146,6 +148,7 @@ static void *checker_run(void *arg)
 		}
 		if (!checker_right(checker, salt))
 			atomic_fetch_add(&checker->wrong, 1);
+		nanosleep(&pause, NULL);
 	}
 	return NULL;
 }
@@ -225,7 +228,7 @@ bool checker_stop(struct checker *checker)
 
 /* ---- The kernel's log ---- */
 
-int kmsg_open(void)
+static int kmsg_open(void)
 {
 	int fd = open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 
@@ -234,22 +237,27 @@ int kmsg_open(void)
 	return fd;
 }
 
-static bool is_complaint(const char *record)
+static bool is_complaint(const char *record, bool errors_expected)
 {
 	static const char *const marks[] = {
-		"BUG:", "WARNING:", "Oops", "Kernel panic", "Call trace:",
-		"Call Trace:", "refcount_t", "Unable to handle kernel",
-		"rcu: INFO", "blocked for more than",
+		"BUG:",	       "WARNING:",
+		"Oops",	       "Kernel panic",
+		"Call trace:", "Call Trace:",
+		"refcount_t",  "Unable to handle kernel",
+		"rcu: INFO",   "blocked for more than",
 	};
 	const char *text = strchr(record, ';');
 
 	for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]); i++)
 		if (strstr(record, marks[i]))
 			return true;
-	return text && (atoi(record) & 7) <= 3 && strstr(text, "m6npu");
+	return !errors_expected && text && (atoi(record) & 7) <= 3 &&
+	       strstr(text, "m6npu");
 }
 
-bool kmsg_complaint(int kmsg, char *line, size_t size)
+/* The next line that a sound run does not have. */
+static bool kmsg_complaint(int kmsg, bool errors_expected, char *line,
+			   size_t size)
 {
 	char record[8192];
 	ssize_t count;
@@ -257,21 +265,24 @@ bool kmsg_complaint(int kmsg, char *line, size_t size)
 	for (;;) {
 		count = read(kmsg, record, sizeof(record) - 1);
 		if (count < 0 && errno == EPIPE)
-			continue;	/* overwritten; on with the next */
+			continue; /* overwritten; on with the next */
 		if (count <= 0)
 			return false;
 		record[count] = '\0';
-		if (!is_complaint(record))
+		if (!is_complaint(record, errors_expected))
 			continue;
 		record[strcspn(record, "\n")] = '\0';
-		snprintf(line, size, "%s", record);
+		snprintf(line, size, "%.*s", (int)size - 1, record);
 		return true;
 	}
 }
 
-/* ---- Figures ---- */
+/* ---- The whole ---- */
 
-bool pools_settle(long long total, long long used)
+#define EXPERT_TIMEOUT "/sys/module/m6npu/parameters/expert_timeout_ms"
+
+/* What a closed file held is given back when its last job ended: wait. */
+static bool pools_settle(long long total, long long used)
 {
 	const struct timespec pause = { .tv_nsec = 10 * 1000 * 1000 };
 
@@ -287,7 +298,7 @@ bool pools_settle(long long total, long long used)
 	return false;
 }
 
-bool file_read(const char *path, long long *value)
+static bool file_read(const char *path, long long *value)
 {
 	FILE *file = fopen(path, "re");
 	bool found = file && fscanf(file, "%lld", value) == 1;
@@ -297,7 +308,7 @@ bool file_read(const char *path, long long *value)
 	return found;
 }
 
-bool file_write(const char *path, long long value)
+static bool file_write(const char *path, long long value)
 {
 	FILE *file = fopen(path, "we");
 	bool written;
@@ -306,4 +317,50 @@ bool file_write(const char *path, long long value)
 		return false;
 	written = fprintf(file, "%lld\n", value) > 0;
 	return !fclose(file) && written;
+}
+
+bool witness_begin_idle(struct witness *witness)
+{
+	*witness = (struct witness){
+		.total = board_pool_figure("total"),
+		.used = board_pool_figure("used"),
+		.kmsg = kmsg_open(),
+	};
+	if (file_read(EXPERT_TIMEOUT, &witness->patience) &&
+	    !file_write(EXPERT_TIMEOUT, 100))
+		witness->patience = 0;
+	return witness->total >= 0;
+}
+
+bool witness_begin(struct witness *witness)
+{
+	return witness_begin_idle(witness) &&
+	       !checker_start(&witness->checker[0], 0) &&
+	       !checker_start(&witness->checker[1], 1);
+}
+
+bool witness_end(struct witness *witness)
+{
+	char line[512];
+	bool good = true;
+
+	for (int i = 0; i < 2; i++) {
+		struct checker *checker = &witness->checker[i];
+
+		if (!checker->running)
+			continue;
+		/* Not only while it was attacked, afterwards as well. */
+		good &= checker_goes_on(checker, 5);
+		good &= checker_stop(checker);
+	}
+	good &= pools_settle(witness->total, witness->used);
+	if (witness->patience)
+		file_write(EXPERT_TIMEOUT, witness->patience);
+	while (kmsg_complaint(witness->kmsg, witness->errors_expected, line,
+			      sizeof(line))) {
+		printf("# log: %s\n", line);
+		good = false;
+	}
+	close(witness->kmsg);
+	return good;
 }

@@ -22,11 +22,11 @@ struct checker {
 	atomic_bool stop;
 	struct buffer data, weights, list;
 	struct job job;
-	void *reference;	/* of the part that does not change */
-	atomic_long jobs;	/* that ended */
-	atomic_long failed;	/* with an error */
-	atomic_long wrong;	/* with another result than they should */
-	int error;		/* the first job's that failed, or refusal */
+	void *reference; /* of the part that does not change */
+	atomic_long jobs; /* that ended */
+	atomic_long failed; /* with an error */
+	atomic_long wrong; /* with another result than they should */
+	int error; /* the first job's that failed, or refusal */
 };
 
 /* Begins to compute, on these units (0 = any). 0 or a negative errno. */
@@ -37,24 +37,23 @@ bool checker_goes_on(struct checker *checker, long jobs);
 bool checker_stop(struct checker *checker);
 
 /*
- * The kernel's log from kmsg_open() on. kmsg_complaint() finds lines that a
- * sound run does not have: splats, and this driver's messages at error level.
- * Returns -1, and false, where the log can't be read.
+ * What a test that attacks must leave as it was: two of these clients, the
+ * pools, the log. An expert that never comes is waited for only shortly
+ * meanwhile.
  */
-int kmsg_open(void);
-bool kmsg_complaint(int kmsg, char *line, size_t size);
+struct witness {
+	struct checker checker[2];
+	int kmsg;
+	long long total, used;
+	long long patience; /* 0 if it can't be changed */
+	bool errors_expected; /* messages at error level are right */
+};
 
-/*
- * What a closed file held is given back when its last job ended: waits until
- * the figures of all pools are these.
- */
-bool pools_settle(long long total, long long used);
-
-/* A number in a file, such as a module's parameter; false if there is none. */
-bool file_read(const char *path, long long *value);
-bool file_write(const char *path, long long value);
-
-#define EXPERT_TIMEOUT	"/sys/module/m6npu/parameters/expert_timeout_ms"
+bool witness_begin(struct witness *witness);
+/* The same without clients; start them as you like. */
+bool witness_begin_idle(struct witness *witness);
+/* True if all is well; the attackers have closed their files. */
+bool witness_end(struct witness *witness);
 
 struct rng {
 	uint64_t state;

@@ -305,8 +305,10 @@ struct drm_m6npu_region {
  * priority. The job keeps every buffer of the file alive until it ended.
  *
  * Errors: -ENOENT no such handle or syncobj; -EINVAL list not sealed, range
- * outside it, bad region, count or flag; -EPERM priority; -ENOMEM; -ENODEV
- * device gone; -EIO the context was ended after a reset it caused.
+ * outside it, bad region, count or flag; -EPERM priority; -ENOMEM; -EAGAIN
+ * 1024 jobs of the file have not ended yet; -ENODEV device gone; -EIO the
+ * context was ended, since it caused a reset of the whole device, or three
+ * jobs in a row that hung (each of which costs a reset of their unit only).
  */
 struct drm_m6npu_submit {
 	/** @cmdlist: GEM handle of a sealed buffer */

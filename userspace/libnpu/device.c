@@ -127,7 +127,7 @@ static int check_driver(const struct npu_device *device)
 	return ret;
 }
 
-static int get_param(const struct npu_device *device, uint32_t param,
+int npu_device_param(const struct npu_device *device, uint32_t param,
 		     uint64_t *value)
 {
 	struct drm_m6npu_get_param arg = { .param = param };
@@ -142,18 +142,13 @@ static int get_param(const struct npu_device *device, uint32_t param,
 
 static int get_constants(struct npu_device *device)
 {
-	uint64_t chunk = 0, entries = 0;
+	uint64_t entries = 0;
 	int ret;
 
-	ret = get_param(device, DRM_M6NPU_PARAM_MAX_CHUNK, &chunk);
-	if (!ret)
-		ret = get_param(device, DRM_M6NPU_PARAM_ROUTER_ENTRIES,
-				&entries);
-	if (ret)
-		return ret;
-	device->max_chunk_bytes = chunk;
+	ret = npu_device_param(device, DRM_M6NPU_PARAM_ROUTER_ENTRIES,
+			       &entries);
 	device->router_entries = (uint32_t)entries;
-	return 0;
+	return ret;
 }
 
 int npu_device_open(int id, struct npu_device **out)
@@ -242,7 +237,8 @@ int npu_device_info(struct npu_device *device, struct npu_device_info *info)
 
 	memset(info, 0, sizeof(*info));
 	for (i = 0; i < sizeof(figures) / sizeof(figures[0]) && !ret; i++)
-		ret = get_param(device, figures[i].param, figures[i].value);
+		ret = npu_device_param(device, figures[i].param,
+				       figures[i].value);
 	if (ret)
 		return ret;
 	memcpy(info->node, device->node, sizeof(info->node));

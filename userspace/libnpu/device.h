@@ -13,8 +13,6 @@ struct npu_experts;
 struct npu_device {
 	int fd;
 	char node[64];
-	/* Do not change while the driver is loaded. */
-	uint64_t max_chunk_bytes;
 	uint32_t router_entries;
 	/* Guards what follows: models of one device may run in parallel. */
 	pthread_mutex_t lock;
@@ -24,13 +22,14 @@ struct npu_device {
 	 * that owns it: expert faults are for it alone.
 	 */
 	struct npu_experts *experts;
-	int32_t temperature_mc;		/* of the last thermal event */
-	bool throttled;
 };
 
 /* ioctl(2), restarted when interrupted; 0 or a negative errno, no message. */
 int npu_device_ioctl(const struct npu_device *device, unsigned long request,
 		     void *arg);
+/* Asks for a DRM_M6NPU_PARAM_*. */
+int npu_device_param(const struct npu_device *device, uint32_t param,
+		     uint64_t *value);
 /* @what: what could not be done, for the message. */
 int npu_device_fail(const struct npu_device *device, int error,
 		    const char *what);

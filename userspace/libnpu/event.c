@@ -2,9 +2,9 @@
 /*
  * Events that the driver queues on the device file.
  *
- * Expert faults go to the model they are for. Exceptions are also in JOB_INFO,
- * so they need no more than be taken out of the queue, which is short. Thermal
- * events are kept for messages.
+ * Expert faults go to the model they are for. What the others tell is also in
+ * JOB_INFO and in the device's figures, so they need no more than be taken out
+ * of the queue, which is short.
  */
 #include <errno.h>
 #include <string.h>
@@ -27,21 +27,7 @@ static int handle_expert_fault(const struct npu_event_handler *handler,
 	return handler->expert_fault(handler->user, &fault);
 }
 
-static void handle_thermal(struct npu_device *device, const void *data,
-			   size_t length)
-{
-	struct drm_m6npu_event_thermal thermal;
-
-	if (length < sizeof(thermal))
-		return;
-	memcpy(&thermal, data, sizeof(thermal));
-	pthread_mutex_lock(&device->lock);
-	device->temperature_mc = thermal.temperature;
-	device->throttled = thermal.throttled;
-	pthread_mutex_unlock(&device->lock);
-}
-
-int npu_events_parse(struct npu_device *device, const void *data, size_t size,
+int npu_events_parse(const void *data, size_t size,
 		     const struct npu_event_handler *handler)
 {
 	const char *p = data;
@@ -55,8 +41,6 @@ int npu_events_parse(struct npu_device *device, const void *data, size_t size,
 		error = 0;
 		if (base.type == DRM_M6NPU_EVENT_EXPERT_FAULT)
 			error = handle_expert_fault(handler, p, base.length);
-		else if (base.type == DRM_M6NPU_EVENT_THERMAL)
-			handle_thermal(device, p, base.length);
 		if (error && !ret)
 			ret = error;
 		p += base.length;
@@ -78,7 +62,7 @@ int npu_events_read(struct npu_device *device,
 			continue;
 		if (n <= 0)
 			break;
-		error = npu_events_parse(device, buf, (size_t)n, handler);
+		error = npu_events_parse(buf, (size_t)n, handler);
 		if (error && !ret)
 			ret = error;
 	}

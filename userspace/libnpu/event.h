@@ -21,7 +21,7 @@ struct npu_event_handler {
 int npu_events_read(struct npu_device *device,
 		    const struct npu_event_handler *handler);
 /* One read's worth, for tests. */
-int npu_events_parse(struct npu_device *device, const void *data, size_t size,
+int npu_events_parse(const void *data, size_t size,
 		     const struct npu_event_handler *handler);
 
 #endif

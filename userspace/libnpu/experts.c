@@ -244,6 +244,13 @@ int npu_experts_load(struct npu_experts *e, bool named_only,
 	return bind_all(e);
 }
 
+/* Reading of all that a fault names begins before the first is decoded. */
+static void prefetch(const struct npu_experts *e, const struct npu_expert *x)
+{
+	if (!x->resident)
+		npu_file_prefetch(e->file, x->section);
+}
+
 int npu_experts_fault(struct npu_experts *e,
 		      const struct drm_m6npu_event_expert_fault *event)
 {
@@ -258,8 +265,8 @@ int npu_experts_fault(struct npu_experts *e,
 		uint32_t expert = event->expert_base + bit;
 
 		if (event->mask >> bit & 1 && expert < e->experts)
-			npu_file_prefetch(e->file, e->all[
-				event->layer * e->experts + expert].section);
+			prefetch(e, &e->all[event->layer * e->experts +
+					    expert]);
 	}
 	for (bit = 0; bit < 64 && !ret; bit++) {
 		uint32_t expert = event->expert_base + bit;

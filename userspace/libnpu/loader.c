@@ -12,6 +12,7 @@
 #include <sys/eventfd.h>
 #include <time.h>
 #include <xf86drm.h>
+#include <drm/m6npu_accel.h>
 
 #include "device.h"
 #include "error.h"
@@ -96,6 +97,19 @@ static int parse_tokenizer(struct npu_model *model, const char *text,
 	return npu_tokenizer_create(text, size, &model->tokenizer);
 }
 
+/*
+ * Whether a text begins with BOS stands in tokenizer.json or, for other models,
+ * beside it, from where the compiler knows it.
+ */
+static int settle_begin(struct npu_model *m)
+{
+	struct npu_ids *begin = &m->tokenizer->begin;
+
+	if (m->metadata.add_bos && !begin->count)
+		return npu_ids_add(begin, m->metadata.bos);
+	return 0;
+}
+
 static int check_target(struct loader *l, const char *path)
 {
 	const struct npu_file_header *h = npu_file_header(l->model->file);
@@ -122,8 +136,7 @@ static int read_preload(struct loader *l)
 static int plan(struct loader *l)
 {
 	struct npu_model *m = l->model;
-	const struct npu_layout_request request = {
-		.max_chunk = m->device->max_chunk_bytes,
+	struct npu_layout_request request = {
 		.slots = l->options.slots,
 		.max_seq = l->options.max_seq,
 		.kv_q8_0 = l->options.kv_q8_0,
@@ -131,7 +144,10 @@ static int plan(struct loader *l)
 	};
 	int ret;
 
-	ret = npu_layout_plan(&m->layout, m->file, &request);
+	ret = npu_device_param(m->device, DRM_M6NPU_PARAM_MAX_CHUNK,
+			       &request.max_chunk);
+	if (!ret)
+		ret = npu_layout_plan(&m->layout, m->file, &request);
 	if (ret)
 		return ret;
 	m->kv_shape = (struct npu_kv_shape){
@@ -161,6 +177,8 @@ static int read_file(struct loader *l, const char *path)
 		ret = read_text(l, NPU_SECTION_METADATA, parse_metadata);
 	if (!ret)
 		ret = read_text(l, NPU_SECTION_TOKENIZER, parse_tokenizer);
+	if (!ret)
+		ret = settle_begin(m);
 	if (ret) {
 		npu_error_prefix("%s", path);
 		return ret;
@@ -346,6 +364,7 @@ static int load(struct loader *l, const char *path)
 		npu_span_unmap(&m->experts.span);
 		npu_file_close(m->file);
 		m->file = NULL;
+		m->experts.file = NULL;
 	}
 	return 0;
 }
@@ -358,9 +377,10 @@ int npu_model_load(struct npu_device *device, const char *path,
 	uint64_t start = now_ns();
 	int ret;
 
-	if (options && options->size > sizeof(l.options))
+	if (options && (options->size < sizeof(options->size) ||
+			options->size > sizeof(l.options)))
 		return npu_fail(-EINVAL,
-				"options of %zu bytes; this libnpu knows %zu",
+				"options of %zu bytes, not %zu; set options.size to sizeof(options)",
 				options->size, sizeof(l.options));
 	/* A caller built with an older header has fewer of them. */
 	if (options)

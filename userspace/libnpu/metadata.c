@@ -66,6 +66,7 @@ static int get_token(yyjson_val *json, const char *key, int32_t *out)
 static int parse_tokens(struct npu_metadata *m, yyjson_val *json)
 {
 	yyjson_val *eos = yyjson_obj_get(json, "eos");
+	yyjson_val *add_bos = yyjson_obj_get(json, "add_bos");
 	yyjson_val *item;
 	size_t i, n;
 	int ret;
@@ -75,6 +76,7 @@ static int parse_tokens(struct npu_metadata *m, yyjson_val *json)
 	ret = get_token(json, "bos", &m->bos);
 	if (!ret)
 		ret = get_token(json, "pad", &m->pad);
+	m->add_bos = yyjson_is_true(add_bos) && m->bos >= 0;
 	if (ret || !eos || yyjson_is_null(eos))
 		return ret;
 	if (!yyjson_is_arr(eos) || yyjson_arr_size(eos) > NPU_MAX_EOS)
@@ -191,5 +193,5 @@ void npu_metadata_clear(struct npu_metadata *metadata)
 		free(metadata->chat.roles[i].prefix);
 		free(metadata->chat.roles[i].suffix);
 	}
-	*metadata = (struct npu_metadata){ .bos = -1, .pad = -1 };
+	*metadata = (struct npu_metadata){ 0 };
 }

@@ -34,6 +34,7 @@ struct npu_metadata {
 	char *name, *architecture, *quantization;
 	uint32_t context_length;	/* 0: not given */
 	int32_t bos, pad;		/* -1: none */
+	bool add_bos;			/* a text begins with it, for sure */
 	int32_t eos[NPU_MAX_EOS];
 	uint32_t eos_count;
 	struct npu_chat_format chat;

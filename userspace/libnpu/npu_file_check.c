@@ -109,7 +109,7 @@ static int check_io(struct npu_file *file, const char *what, uint64_t offset,
 {
 	uint64_t total = file->header.runtime.io_bytes;
 
-	if (offset % 4 || !within(offset, rows * row_bytes, total))
+	if (offset % 8 || !within(offset, rows * row_bytes, total))
 		return npu_file_refuse(file,
 				       "header: %s at %#" PRIx64 " is not inside the IO region of %" PRIu64 " bytes",
 				       what, offset, total);
@@ -184,7 +184,8 @@ static int check_expert_dimensions(struct npu_file *file)
 	int ret;
 
 	if (!r->expert_layers) {
-		if (r->experts || r->experts_per_token || r->expert_bytes)
+		if (r->experts || r->experts_per_token || r->expert_bytes ||
+		    r->router_entries)
 			return npu_file_refuse(file,
 					       "header: experts without expert layers");
 		return 0;

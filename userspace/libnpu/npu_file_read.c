@@ -17,7 +17,7 @@
 #include "npu_file_priv.h"
 
 /* Long enough for the disk, short enough to stay in the CPU's caches. */
-#define PIECE_BYTES	(1u << 20)
+#define PIECE_BYTES	(256u << 10)
 
 static int grow_buffer(struct npu_file *file, size_t size)
 {
@@ -54,26 +54,34 @@ static int check_hash(struct npu_file *file, uint32_t i, const char *which,
 				       which);
 }
 
-/* Hashes what arrived in @dst: nobody else writes there. */
-static int read_pieces(struct npu_file *file, uint32_t i, void *dst)
+/*
+ * Reads the stored bytes into the file's buffer: all of them at once, or, with
+ * @dst, piece by piece with a copy there. The hash is of what arrived in the
+ * buffer, which nobody else writes; and read(2) need not be able to write to
+ * @dst, which some file systems cannot if it is a device's memory.
+ */
+static int read_stored(struct npu_file *file, uint32_t i, char *dst)
 {
 	const struct npu_section *s = &file->sections[i];
 	XXH3_state_t *state = XXH3_createState();
 	uint64_t done = 0, hash;
-	int ret = 0;
+	int ret;
 
 	if (!state)
 		return npu_fail_memory();
 	XXH3_64bits_reset(state);
-	while (done < s->stored_bytes) {
+	ret = grow_buffer(file, dst ? PIECE_BYTES : s->stored_bytes);
+	while (!ret && done < s->stored_bytes) {
 		uint64_t left = s->stored_bytes - done;
 		size_t n = left < PIECE_BYTES ? left : PIECE_BYTES;
+		char *piece = (char *)file->buffer + (dst ? 0 : done);
 
-		ret = npu_file_pread(file, (char *)dst + done, n,
-				     s->offset + done);
+		ret = npu_file_pread(file, piece, n, s->offset + done);
 		if (ret)
 			break;
-		XXH3_64bits_update(state, (char *)dst + done, n);
+		XXH3_64bits_update(state, piece, n);
+		if (dst)
+			memcpy(dst + done, piece, n);
 		done += n;
 	}
 	hash = XXH3_64bits_digest(state);
@@ -91,9 +99,7 @@ static int read_lz4(struct npu_file *file, uint32_t i, void *dst)
 	if (s->stored_bytes > INT_MAX || s->loaded_bytes > INT_MAX)
 		return npu_file_refuse_section(file, i,
 					       "too large for an LZ4 block");
-	ret = grow_buffer(file, s->stored_bytes);
-	if (!ret)
-		ret = read_pieces(file, i, file->buffer);
+	ret = read_stored(file, i, NULL);
 	if (ret)
 		return ret;
 	ret = LZ4_decompress_safe(file->buffer, dst, (int)s->stored_bytes,
@@ -201,7 +207,7 @@ int npu_file_read_section(struct npu_file *file, uint32_t i, void *dst,
 	switch (s->encoding) {
 	case NPU_ENCODING_RAW:
 		/* Both hashes are of the same bytes, and equal. */
-		return read_pieces(file, i, dst);
+		return read_stored(file, i, dst);
 	case NPU_ENCODING_LZ4:
 		ret = read_lz4(file, i, dst);
 		break;

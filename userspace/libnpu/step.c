@@ -123,6 +123,10 @@ static int submit(struct npu_model *m, const struct npu_tile *tile,
 	int ret;
 
 	ret = npu_device_ioctl(m->device, DRM_IOCTL_M6NPU_SUBMIT, &arg);
+	if (ret == -EIO)
+		return npu_fail(ret,
+				"%s: the device was reset because of this model; open it again and load the model again",
+				m->device->node);
 	if (ret)
 		return npu_device_fail(m->device, ret, "cannot submit a step");
 	*job = arg.job;

@@ -301,14 +301,23 @@ static int32_t best(const struct npu_step_result *result, uint32_t row)
 	return result->topk_ids[row * result->topk];
 }
 
+/*
+ * By way of a copy: results are in the device's memory, which some file
+ * systems cannot write from.
+ */
 static int save_logits(struct run *r, FILE *f,
 		       const struct npu_step_result *result)
 {
 	size_t n = (size_t)result->out_count * r->info.vocab;
+	float *copy = malloc(n * sizeof(*copy));
+	size_t written;
 
-	if (fwrite(result->logits, sizeof(float), n, f) != n)
-		return complain("cannot write logits");
-	return 0;
+	if (!copy)
+		return complain("out of memory");
+	memcpy(copy, result->logits, n * sizeof(*copy));
+	written = fwrite(copy, sizeof(*copy), n, f);
+	free(copy);
+	return written == n ? 0 : complain("cannot write logits");
 }
 
 static uint32_t batch_size(const struct run *r)

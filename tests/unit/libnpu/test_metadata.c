@@ -26,12 +26,13 @@ static void test_full(void)
 	struct npu_metadata m;
 
 	ok(parse(&m, HEAD ",\"context_length\":4096,\"tokens\":{\"bos\":1,"
-		 "\"eos\":[2,3],\"pad\":null}" CHAT) == 0,
+		 "\"eos\":[2,3],\"pad\":null,\"add_bos\":true}" CHAT) == 0,
 	   "full metadata: %s", npu_error());
 	ok(!strcmp(m.name, "n") && !strcmp(m.architecture, "a") &&
 	   !strcmp(m.quantization, "int4") && m.context_length == 4096,
 	   "names and context length");
-	ok(m.bos == 1 && m.pad == -1 && m.eos_count == 2 && m.eos[1] == 3,
+	ok(m.bos == 1 && m.pad == -1 && m.eos_count == 2 && m.eos[1] == 3 &&
+	   m.add_bos,
 	   "tokens");
 	ok(m.chat.present && !m.chat.bos &&
 	   !strcmp(m.chat.roles[NPU_ROLE_ASSISTANT].suffix, "a") &&
@@ -44,7 +45,7 @@ static void test_least(void)
 	struct npu_metadata m;
 
 	ok(parse(&m, HEAD ",\"new\":{\"x\":[1]}}") == 0 && !m.chat.present &&
-	   m.bos == -1 && !m.eos_count, "least metadata, unknown keys");
+	   m.bos == -1 && !m.eos_count && !m.add_bos, "least metadata, unknown keys");
 	npu_metadata_clear(&m);
 	ok(parse(&m, HEAD ",\"chat\":null,\"tokens\":{\"bos\":null}}") == 0 &&
 	   !m.chat.present, "nulls");
