@@ -417,6 +417,7 @@ static int parse_prompt(yyjson_val *root, const struct npu_model *model,
 			struct request *request, struct api_error *error)
 {
 	const struct npu_tokenizer *tokenizer = npu_model_tokenizer(model);
+	const uint32_t flags = NPU_TOKENIZE_SPECIAL | NPU_TOKENIZE_BEGIN;
 	yyjson_val *prompt = yyjson_obj_get(root, "prompt");
 	int tokens;
 
@@ -429,13 +430,11 @@ static int parse_prompt(yyjson_val *root, const struct npu_model *model,
 		return refuse(error, "prompt",
 			      "'prompt' must be a string or a list of token ids");
 	tokens = npu_tokenize(tokenizer, yyjson_get_str(prompt),
-			      yyjson_get_len(prompt), NPU_TOKENIZE_SPECIAL,
-			      NULL, 0);
+			      yyjson_get_len(prompt), flags, NULL, 0);
 	if (store_prompt(request, tokens, info, error))
 		return -1;
 	npu_tokenize(tokenizer, yyjson_get_str(prompt), yyjson_get_len(prompt),
-		     NPU_TOKENIZE_SPECIAL, request->prompt,
-		     request->prompt_count);
+		     flags, request->prompt, request->prompt_count);
 	return 0;
 }
 
