@@ -435,7 +435,8 @@ enum m6npu_opcode {
 #define M6NPU_EXPERT_ALIGN		64
 
 /* args.rope.flags */
-#define M6NPU_ROPE_INTERLEAVED		(1u << 0)	/* pairs (2i, 2i+1), else (i, i + rot_dim/2) */
+/* Pairs are (2i, 2i + 1), else (i, i + rot_dim / 2). */
+#define M6NPU_ROPE_INTERLEAVED		(1u << 0)
 /* args.glu.act, args.moe.act */
 #define M6NPU_ACT_SILU			0
 #define M6NPU_ACT_GELU			1	/* tanh approximation */

@@ -247,6 +247,10 @@ TEST_F_TIMEOUT(faults, hang, 120)
 /* One that does it again and again is refused, a new file is not. */
 TEST_F_TIMEOUT(faults, hang_again_and_again, 120)
 {
+	const struct m6npu_cmd cmds[] = {
+		cmd_fill(0, 0, PAGE, 7),
+		cmd_fill(0, PAGE, PAGE, 8),
+	};
 	struct drm_m6npu_job_info info;
 	struct job job;
 	int ret = 0;
@@ -269,18 +273,10 @@ TEST_F_TIMEOUT(faults, hang_again_and_again, 120)
 
 	self->fd = board_open();
 	ASSERT_LE(0, self->fd);
-	{
-		struct m6npu_cmd cmds[] = {
-			cmd_fill(0, 0, PAGE, 7),
-			cmd_fill(0, PAGE, PAGE, 8),
-		};
-
-		ASSERT_EQ(0, board_pool(self->fd, MIB, &self->pool));
-		ASSERT_EQ(0, board_buffer(self->fd, self->pool, 2 * PAGE, 0,
-					  &self->data));
-		ASSERT_EQ(0, board_list(self->fd, self->pool, cmds, 2,
-					&self->list));
-	}
+	ASSERT_EQ(0, board_pool(self->fd, MIB, &self->pool));
+	ASSERT_EQ(0, board_buffer(self->fd, self->pool, 2 * PAGE, 0,
+				  &self->data));
+	ASSERT_EQ(0, board_list(self->fd, self->pool, cmds, 2, &self->list));
 	/* The last injection may still wait for somebody. */
 	ASSERT_EQ(0, run_on(self->fd, &self->list, &self->data, variant->ring,
 			    &info));

@@ -15,6 +15,8 @@
 #define BODY_LIMIT		(8u << 20)
 #define CONNECTION_LIMIT	512
 #define IDLE_TIMEOUT_S		60
+/* How long the last answers may take to leave before connections are cut. */
+#define FLUSH_MS		2000
 /* A stream that is silent for so long gets a comment, which keeps proxies. */
 #define KEEPALIVE_MS		15000
 
@@ -27,6 +29,10 @@ struct http_server {
 	struct npu_model *model;
 	struct engine *engine;
 	struct metrics *metrics;
+
+	pthread_mutex_t lock;	/* guards @exchanges */
+	pthread_cond_t quiet;	/* there are none left */
+	unsigned int exchanges;	/* begun and not yet answered to the end */
 };
 
 /* One HTTP request on its way in. */
@@ -511,6 +517,28 @@ static enum MHD_Result answer(struct http_server *server,
 	return reply_error(server, connection, &error);
 }
 
+static struct exchange *exchange_begin(struct http_server *server)
+{
+	struct exchange *exchange = calloc(1, sizeof(*exchange));
+
+	if (!exchange)
+		return NULL;
+	pthread_mutex_lock(&server->lock);
+	server->exchanges++;
+	pthread_mutex_unlock(&server->lock);
+	return exchange;
+}
+
+static void exchange_end(struct http_server *server, struct exchange *exchange)
+{
+	free(exchange->body);
+	free(exchange);
+	pthread_mutex_lock(&server->lock);
+	if (!--server->exchanges)
+		pthread_cond_signal(&server->quiet);
+	pthread_mutex_unlock(&server->lock);
+}
+
 static enum MHD_Result on_access(void *opaque,
 				 struct MHD_Connection *connection,
 				 const char *url, const char *method,
@@ -521,7 +549,7 @@ static enum MHD_Result on_access(void *opaque,
 
 	(void)version;
 	if (!exchange) {
-		*state = calloc(1, sizeof(*exchange));
+		*state = exchange_begin(opaque);
 		return *state ? MHD_YES : MHD_NO;
 	}
 	if (*count) {
@@ -538,13 +566,10 @@ static void on_completed(void *opaque, struct MHD_Connection *connection,
 {
 	struct exchange *exchange = *state;
 
-	(void)opaque;
 	(void)connection;
 	(void)code;
-	if (!exchange)
-		return;
-	free(exchange->body);
-	free(exchange);
+	if (exchange)
+		exchange_end(opaque, exchange);
 	*state = NULL;
 }
 
@@ -619,11 +644,19 @@ static int open_listener(const char *host)
 	return fd;
 }
 
+static void release(struct http_server *server)
+{
+	pthread_cond_destroy(&server->quiet);
+	pthread_mutex_destroy(&server->lock);
+	free(server);
+}
+
 int http_start(const struct http_options *options, struct npu_device *device,
 	       struct npu_model *model, struct engine *engine,
 	       struct metrics *metrics, struct http_server **out)
 {
 	struct http_server *server = calloc(1, sizeof(*server));
+	pthread_condattr_t attr;
 
 	if (!server)
 		return -ENOMEM;
@@ -636,18 +669,23 @@ int http_start(const struct http_options *options, struct npu_device *device,
 		free(server);
 		return -EINVAL;
 	}
+	pthread_mutex_init(&server->lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&server->quiet, &attr);
+	pthread_condattr_destroy(&attr);
 	server->daemon = MHD_start_daemon(
 		MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION |
 			MHD_USE_POLL | MHD_USE_ITC,
 		0, NULL, NULL, on_access, server, MHD_OPTION_LISTEN_SOCKET,
 		server->listen_fd, MHD_OPTION_NOTIFY_COMPLETED, on_completed,
-		NULL, MHD_OPTION_CONNECTION_LIMIT, CONNECTION_LIMIT,
+		server, MHD_OPTION_CONNECTION_LIMIT, CONNECTION_LIMIT,
 		MHD_OPTION_CONNECTION_TIMEOUT, IDLE_TIMEOUT_S, MHD_OPTION_END);
 	if (!server->daemon) {
 		log_error("the HTTP server does not start: %s",
 			  strerror(errno));
 		close(server->listen_fd);
-		free(server);
+		release(server);
 		return -EIO;
 	}
 	log_info("listening on %s", options->host);
@@ -663,8 +701,26 @@ void http_quiesce(struct http_server *server)
 		close(fd);
 }
 
+/* The engine is done with all requests: what is left is to send answers. */
+static void wait_quiet(struct http_server *server)
+{
+	uint64_t until = monotonic_ns() + FLUSH_MS * 1000000ull;
+	struct timespec deadline = {
+		.tv_sec = (time_t)(until / 1000000000u),
+		.tv_nsec = (long)(until % 1000000000u),
+	};
+	int err = 0;
+
+	pthread_mutex_lock(&server->lock);
+	while (!err && server->exchanges)
+		err = pthread_cond_timedwait(&server->quiet, &server->lock,
+					     &deadline);
+	pthread_mutex_unlock(&server->lock);
+}
+
 void http_stop(struct http_server *server)
 {
+	wait_quiet(server);
 	MHD_stop_daemon(server->daemon);
-	free(server);
+	release(server);
 }

@@ -26,6 +26,7 @@ int http_start(const struct http_options *options, struct npu_device *device,
 	       struct metrics *metrics, struct http_server **server);
 /* No new connections from here on; those at hand go on. */
 void http_quiesce(struct http_server *server);
+/* Once no request is left with the engine: sends the last answers, ends. */
 void http_stop(struct http_server *server);
 
 #endif
