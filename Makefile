@@ -59,7 +59,7 @@ test-vm: ## ioctl and board tests on the emulated board of ARCH
 test-server: ## Tests of the HTTP server, on the emulated board
 	@$(RUN) tests/run server
 
-bench: ## Benchmarks on the emulated board, as tables and JSON
+bench: ## Benchmarks (so far: the emulated arithmetic)
 	@$(BUILD) host $(guest) modules-$(ARCH) model
 	@$(RUN) tests/run bench
 
