@@ -8,6 +8,7 @@ Usage: test_http.py NPU_SERVER_FAKE
 import http.client
 import json
 import os
+import re
 import select
 import signal
 import socket
@@ -19,6 +20,8 @@ import time
 import unittest
 
 PROGRAM = sys.argv[1] if len(sys.argv) > 1 else ""
+TREE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(
+    os.path.abspath(__file__)))))
 PATIENCE = 30
 
 
@@ -429,6 +432,20 @@ class Options(unittest.TestCase):
                 status, _, err = self.run_program(*options)
                 self.assertEqual(status, 1)
                 self.assertIn(word, err)
+
+    def test_told_everywhere(self):
+        """--help, the man page and the completion name the same options."""
+        told = self.run_program("--help")[1]
+        wanted = set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]+", told))
+        self.assertGreater(len(wanted), 15)
+        with open(os.path.join(TREE, "Documentation",
+                               "npu_server.8")) as page:
+            named = set(re.findall(r"Fl -([a-z][a-z0-9-]+)", page.read()))
+        self.assertEqual({"--" + name for name in named}, wanted)
+        with open(os.path.join(TREE, "userspace", "npu_server",
+                               "npu_server.bash")) as script:
+            words = re.search(r"-W '(--model.*?)'", script.read(), re.S)[1]
+        self.assertEqual(set(words.split()), wanted)
 
     def test_conf(self):
         """The file's keys count, the command line's win; key and all."""
