@@ -169,6 +169,8 @@ int m6npu_device_start(struct m6npu_device *m6npu)
 	if (m6npu_read(m6npu, M6NPU_REG_ID) != M6NPU_ID_VALUE)
 		return -ENODEV;
 	m6npu_device_identify(m6npu);
+	/* Not before: what ran before us may have left rings enabled. */
+	pci_set_master(m6npu->pdev);
 	m6npu_device_program(m6npu);
 	return 0;
 }
@@ -241,7 +243,6 @@ static int m6npu_device_map(struct m6npu_device *m6npu)
 	if (ret)
 		return ret;
 	dma_set_max_seg_size(&pdev->dev, UINT_MAX);
-	pci_set_master(pdev);
 	return 0;
 }
 

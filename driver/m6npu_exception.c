@@ -230,7 +230,7 @@ static bool exception_next(struct m6npu_exceptions *exceptions,
 
 	slot = &exceptions->ring[exceptions->head % M6NPU_EXCEPTIONS];
 	seq = le64_to_cpu(READ_ONCE(slot->seq));
-	if (seq != (u64)exceptions->head + 1)
+	if (seq != exceptions->head + 1)
 		return false;
 	dma_rmb();
 	*record = *slot;
@@ -260,7 +260,8 @@ void m6npu_exceptions_drain(struct m6npu_device *m6npu)
 		exception_handle(m6npu, &record);
 	}
 	if (count)
-		m6npu_write(m6npu, M6NPU_REG_EXC_HEAD, exceptions->head);
+		m6npu_write(m6npu, M6NPU_REG_EXC_HEAD,
+			    lower_32_bits(exceptions->head));
 	mutex_unlock(&exceptions->drain_lock);
 }
 

@@ -45,7 +45,7 @@ struct m6npu_exceptions {
 	/** @drain_lock: protects @head; held while records are handled */
 	struct mutex drain_lock;
 	/** @head: free-running count of records consumed */
-	u32 head;
+	u64 head;
 
 	/** @log_lock: protects the following members */
 	struct mutex log_lock;

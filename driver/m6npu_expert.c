@@ -166,7 +166,7 @@ static int expert_check(const struct m6npu_experts *experts,
 	return 0;
 }
 
-/* *@failed: index of the entry that is wrong, if the error is -EINVAL. */
+/* *@failed: index of the entry that is wrong. */
 static struct expert_bind *
 expert_prepare(struct m6npu_context *ctx,
 	       const struct drm_m6npu_expert_bind *args, u32 *failed)
@@ -186,9 +186,11 @@ expert_prepare(struct m6npu_context *ctx,
 					    u64_to_user_ptr(args->entries +
 							    (u64)i * args->stride),
 					    args->stride);
-		if (err)
-			break;
-		err = expert_check(experts, &expert);
+		if (!err)
+			err = expert_check(experts, &expert);
+		/* Fields that we don't have are not zero. */
+		if (err == -E2BIG)
+			err = -EINVAL;
 		if (err) {
 			*failed = i;
 			break;

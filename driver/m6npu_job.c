@@ -24,7 +24,6 @@
 #include <linux/dma-fence.h>
 #include <linux/slab.h>
 
-#include <drm/drm_gem.h>
 #include <drm/drm_managed.h>
 #include <drm/drm_print.h>
 
@@ -96,8 +95,6 @@ void m6npu_job_destroy(struct m6npu_job *job)
 		dma_fence_put(&job->fence->base);
 	else
 		kfree(job->fence);
-	if (job->cmdlist)
-		drm_gem_object_put(job->cmdlist);
 	kfree(job->event);
 	kfree(job);
 	atomic_dec(&ctx->jobs_alive);

@@ -11,7 +11,6 @@
 #include "m6npu_regs.h"
 
 struct drm_file;
-struct drm_gem_object;
 struct m6npu_context;
 struct m6npu_device;
 struct m6npu_event;
@@ -68,8 +67,6 @@ struct m6npu_job {
 	struct list_head link;
 	/** @id: what userspace calls it, 0 until it is queued */
 	u64 id;
-	/** @cmdlist: sealed buffer with the commands, referenced */
-	struct drm_gem_object *cmdlist;
 	/** @cmd_addr: device address of the first command */
 	u64 cmd_addr;
 	/** @cmd_count: number of commands */

@@ -552,7 +552,10 @@ static void mmu_destroy_reaper(struct drm_device *drm, void *reaper)
 	destroy_workqueue(reaper);
 }
 
-/* Before the rings: jobs must have ended when the work queue is drained. */
+/*
+ * After the schedulers: the work queue waits for jobs, so it must be destroyed
+ * before them.
+ */
 int m6npu_mmu_init(struct m6npu_device *m6npu)
 {
 	struct m6npu_mmu *mmu = &m6npu->mmu;
@@ -580,8 +583,8 @@ static void vm_unmap_tables(struct m6npu_vm *vm)
 }
 
 /*
- * When the device goes: after the unplug and the end of all jobs, before
- * m6npu_pools_fini() and before the address-space table is freed.
+ * When the device goes: after the unplug and the end of all jobs, before the
+ * address-space table is freed.
  */
 void m6npu_mmu_fini(struct m6npu_device *m6npu)
 {

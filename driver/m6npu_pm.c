@@ -70,6 +70,7 @@ static int m6npu_suspend(struct device *dev)
 		if (job)
 			m6npu_job_done(job, -EIO, NULL);
 	}
+	m6npu_thermal_suspend(m6npu);
 	m6npu_device_save(m6npu);
 	m6npu_write(m6npu, M6NPU_REG_CTRL, M6NPU_CTRL_RESET);
 	return 0;
@@ -79,10 +80,10 @@ static int m6npu_resume(struct device *dev)
 {
 	struct m6npu_device *m6npu = dev_get_drvdata(dev);
 
-	if (m6npu_device_is_lost(m6npu))
-		return 0;
-	if (m6npu_device_restart(m6npu))
+	/* If it got lost while it slept, the queues still have to drain. */
+	if (!m6npu_device_is_lost(m6npu) && m6npu_device_restart(m6npu))
 		m6npu_reset_lost(m6npu);
+	m6npu_thermal_resume(m6npu);
 	pm_start_scheds(m6npu);
 	return 0;
 }

@@ -246,10 +246,9 @@ int m6npu_pool_create_ioctl(struct drm_device *drm, void *data,
 	}
 	pool = pool_create(m6npu, size, args->flags,
 			   max(args->max_segments, 1));
-	drm_dev_exit(idx);
 	if (IS_ERR(pool)) {
 		err = PTR_ERR(pool);
-		goto err_id;
+		goto err_dev;
 	}
 
 	pool->id = id;
@@ -257,8 +256,12 @@ int m6npu_pool_create_ioctl(struct drm_device *drm, void *data,
 	args->pool = id;
 	/* Takes the place of the reservation, so nothing is allocated. */
 	xa_store(pool_space(file, id), id, pool, GFP_KERNEL);
+	/* Not before: m6npu_pools_fini() must find the pool. */
+	drm_dev_exit(idx);
 	return 0;
 
+err_dev:
+	drm_dev_exit(idx);
 err_id:
 	xa_erase(pool_space(file, id), id);
 	return err;

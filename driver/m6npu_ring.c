@@ -469,11 +469,14 @@ int m6npu_rings_init(struct m6npu_device *m6npu)
 	return 0;
 }
 
-/* No job is in flight any more, and none will be. */
+/*
+ * No job is in flight any more, and none will be. Disabled for good: the
+ * vectors' threads, which may schedule the work, are freed later.
+ */
 void m6npu_rings_fini(struct m6npu_device *m6npu)
 {
 	unsigned int i;
 
 	for (i = 0; i < M6NPU_RINGS; i++)
-		cancel_delayed_work_sync(&m6npu->ring[i].expert_work);
+		disable_delayed_work_sync(&m6npu->ring[i].expert_work);
 }

@@ -41,8 +41,6 @@ struct m6npu_ring {
 	struct m6npu_device *m6npu;
 	/** @index: number of the ring */
 	unsigned int index;
-	/** @irq: Linux interrupt of its vector */
-	int irq;
 	/** @sched: hands over one job at a time */
 	struct drm_gpu_scheduler sched;
 	/** @fence_context: of the fences that jobs signal */

@@ -58,6 +58,11 @@ struct m6npu_submission {
 	struct m6npu_context *ctx;
 	/** @job: the job */
 	struct m6npu_job *job;
+	/**
+	 * @cmdlist: sealed buffer with the commands, referenced; once the job
+	 * is queued its fence keeps the memory, as that of all buffers
+	 */
+	struct drm_gem_object *cmdlist;
 	/** @in: fences to wait for, referenced */
 	struct dma_fence *in[DRM_M6NPU_MAX_SYNCS];
 	/** @in_count: entries of @in */
@@ -203,6 +208,8 @@ static void submit_release(struct m6npu_submission *sub)
 		dma_fence_chain_free(sub->out[i].chain);
 		drm_syncobj_put(sub->out[i].syncobj);
 	}
+	if (sub->cmdlist)
+		drm_gem_object_put(sub->cmdlist);
 	if (sub->job)
 		m6npu_job_destroy(sub->job);
 	kfree(sub);
@@ -374,6 +381,7 @@ err_job:
 static int submit_prepare(struct m6npu_submission *sub)
 {
 	struct drm_m6npu_submit *args = sub->args;
+	struct drm_gem_object *cmdlist;
 	struct m6npu_job *job;
 	int ret;
 
@@ -381,14 +389,11 @@ static int submit_prepare(struct m6npu_submission *sub)
 	if (IS_ERR(job))
 		return PTR_ERR(job);
 	sub->job = job;
-	job->cmdlist = m6npu_cmdlist_get(sub->file, args->cmdlist,
-					 args->cmd_offset, args->cmd_count,
-					 &job->cmd_addr);
-	if (IS_ERR(job->cmdlist)) {
-		ret = PTR_ERR(job->cmdlist);
-		job->cmdlist = NULL;
-		return ret;
-	}
+	cmdlist = m6npu_cmdlist_get(sub->file, args->cmdlist, args->cmd_offset,
+				    args->cmd_count, &job->cmd_addr);
+	if (IS_ERR(cmdlist))
+		return PTR_ERR(cmdlist);
+	sub->cmdlist = cmdlist;
 	job->cmd_count = args->cmd_count;
 	job->step_addr = args->step_addr;
 	ret = submit_regions(sub);

@@ -55,13 +55,25 @@ static void thermal_poll(struct work_struct *work)
 			      false);
 }
 
+/* The device sleeps: it cannot be asked. */
+void m6npu_thermal_suspend(struct m6npu_device *m6npu)
+{
+	cancel_delayed_work_sync(&m6npu->thermal.poll);
+}
+
+void m6npu_thermal_resume(struct m6npu_device *m6npu)
+{
+	if (READ_ONCE(m6npu->thermal.throttled))
+		thermal_schedule(m6npu);
+}
+
 void m6npu_thermal_init(struct m6npu_device *m6npu)
 {
 	INIT_DELAYED_WORK(&m6npu->thermal.poll, thermal_poll);
 }
 
-/* No record is drained any more. */
+/* For good: the vectors' threads, which may still drain, are freed later. */
 void m6npu_thermal_fini(struct m6npu_device *m6npu)
 {
-	cancel_delayed_work_sync(&m6npu->thermal.poll);
+	disable_delayed_work_sync(&m6npu->thermal.poll);
 }

@@ -19,6 +19,8 @@ struct m6npu_thermal {
 
 void m6npu_thermal_init(struct m6npu_device *m6npu);
 void m6npu_thermal_fini(struct m6npu_device *m6npu);
+void m6npu_thermal_suspend(struct m6npu_device *m6npu);
+void m6npu_thermal_resume(struct m6npu_device *m6npu);
 void m6npu_thermal_throttled(struct m6npu_device *m6npu, s32 millicelsius);
 void m6npu_thermal_critical(struct m6npu_device *m6npu, s32 millicelsius);
 

@@ -300,6 +300,10 @@ TEST_F(expert, refused)
 		.entries = (uintptr_t)entry, .count = 2,
 		.stride = sizeof(entry[0]),
 	}, args;
+	struct {
+		struct drm_m6npu_expert expert;
+		uint64_t later;
+	} newer[2] = { { .expert = good }, { .expert = good, .later = 1 } };
 	struct drm_m6npu_router_ctl ctl = {
 		.flags = DRM_M6NPU_ROUTER_SET_POLICY, .policy = 9,
 	};
@@ -325,6 +329,16 @@ TEST_F(expert, refused)
 	EXPECT_BIND(-EINVAL, entry[1].priority = 1001);
 	EXPECT_BIND(0, (void)0);
 #undef EXPECT_BIND
+	/* A field that this kernel doesn't have must be zero. */
+	args = bind;
+	args.entries = (uintptr_t)newer;
+	args.stride = sizeof(newer[0]);
+	EXPECT_EQ(-EINVAL, board_ioctl(self->fd, DRM_IOCTL_M6NPU_EXPERT_BIND,
+				       &args));
+	EXPECT_EQ(1, args.count);
+	newer[1].later = 0;
+	args.count = 2;
+	EXPECT_EQ(0, board_ioctl(self->fd, DRM_IOCTL_M6NPU_EXPERT_BIND, &args));
 	bind.count = DRM_M6NPU_MAX_BINDS + 1;
 	EXPECT_EQ(-E2BIG, board_ioctl(self->fd, DRM_IOCTL_M6NPU_EXPERT_BIND,
 				      &bind));

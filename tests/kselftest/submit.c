@@ -120,6 +120,35 @@ TEST_F(submit, order)
 		EXPECT_EQ(i, ((uint32_t *)self->data[0].map)[i]);
 }
 
+/*
+ * What an ended job used is free at once: the list's memory, its pool and its
+ * device addresses.
+ */
+TEST_F(submit, list_freed)
+{
+	struct m6npu_cmd cmd = cmd_fill(0, 0, 64, 3);
+	struct drm_m6npu_job_info info;
+	struct buffer list;
+	struct job job;
+	uint32_t pool;
+
+	for (int i = 0; i < 50; i++) {
+		ASSERT_EQ(0, board_pool(self->fd, MIB, &pool));
+		ASSERT_EQ(0, board_list(self->fd, pool, &cmd, 1, &list));
+		board_job(&job, &list, 1, self->data, 1);
+		choose_engine(&job, variant);
+		ASSERT_EQ(0, board_submit(self->fd, &job));
+		/* Closed while the job runs, and after it. */
+		if (i & 1)
+			board_buffer_close(self->fd, &list);
+		ASSERT_EQ(0, board_wait(self->fd, &job, BOARD_TIMEOUT_MS,
+					&info));
+		EXPECT_EQ(0, info.error);
+		board_buffer_close(self->fd, &list);
+		ASSERT_EQ(0, board_pool_destroy(self->fd, pool));
+	}
+}
+
 /* A job that fails ends alone, says why, and the next one runs. */
 TEST_F(submit, failures)
 {

@@ -11,6 +11,7 @@
  *  - Device addresses are 38 bits and private to an open file: an open file is
  *    one context, with an address space, an expert table and an event queue.
  *  - Everything a file created goes away with it, persistent pools excepted.
+ *  - Every ioctl fails with -ENODEV once the device is gone.
  */
 #ifndef _UAPI_DRM_M6NPU_ACCEL_H_
 #define _UAPI_DRM_M6NPU_ACCEL_H_
@@ -113,8 +114,9 @@ struct drm_m6npu_get_param {
  * Creation does not clear it; each buffer is cleared before it is handed out.
  *
  * Errors: -EINVAL @size 0 or above 2^38, @max_segments above 16; -ENOMEM no
- * such contiguous area (the log says the largest free one); -EPERM persistent
- * without CAP_SYS_ADMIN; -ENOSPC too many pools (64 per file).
+ * such contiguous area (the log says, at most every 30 seconds, what would
+ * fit); -EPERM persistent without CAP_SYS_ADMIN; -ENOSPC too many pools (64 per
+ * file).
  */
 struct drm_m6npu_pool_create {
 	/** @size: bytes; rounded up to a multiple of 4 KiB; Out: as rounded */
@@ -132,8 +134,11 @@ struct drm_m6npu_pool_create {
 /**
  * struct drm_m6npu_pool_destroy - give a pool back
  *
+ * Waits for closed buffers that jobs still use. A CPU mapping keeps its buffer
+ * after the handle is closed.
+ *
  * Errors: -ENOENT no such pool, -EBUSY it still holds buffers, -EPERM a
- * persistent pool without CAP_SYS_ADMIN.
+ * persistent pool without CAP_SYS_ADMIN, -EINTR.
  */
 struct drm_m6npu_pool_destroy {
 	/** @pool: id */
@@ -179,7 +184,9 @@ struct drm_m6npu_pool_info {
  *
  * Errors: -EINVAL bad size, flags or @addr; -ENOENT no such pool; -ENOSPC no
  * free block large enough in the pool (see @largest_free of POOL_INFO);
- * -EADDRINUSE @addr taken; -ENOMEM; -EINTR killed while clearing.
+ * -EADDRINUSE @addr taken, if only by a closed buffer that jobs still use;
+ * -ENOMEM; -EINTR. In a full pool the call waits up to two seconds for closed
+ * buffers that jobs still use.
  */
 struct drm_m6npu_bo_create {
 	/** @size: bytes, rounded up to 4 KiB; Out: as rounded */
@@ -248,8 +255,8 @@ struct drm_m6npu_bo_sync {
  * CPU mappings are zapped and further access raises SIGBUS; the device loses
  * write access. SUBMIT takes sealed buffers only. There is no unseal.
  *
- * Errors: -ENOENT no such handle, -EBUSY jobs of this context still run.
- * Sealing twice is fine.
+ * Errors: -ENOENT no such handle, -EBUSY jobs of this context are queued or
+ * run. Sealing twice is fine. mmap(2) of a sealed buffer fails with -EACCES.
  */
 struct drm_m6npu_cmdlist_seal {
 	/** @handle: GEM handle */
@@ -269,7 +276,7 @@ struct drm_m6npu_sync {
 	__u32 handle;
 	/** @flags: DRM_M6NPU_SYNC_TIMELINE or 0 */
 	__u32 flags;
-	/** @point: timeline point, 0 for binary syncobjs */
+	/** @point: timeline point, not 0; 0 for binary syncobjs */
 	__u64 point;
 };
 
@@ -339,7 +346,7 @@ struct drm_m6npu_submit {
 	__u32 flags;
 	/** @priority: DRM_M6NPU_PRIORITY_* */
 	__u32 priority;
-	/** @unit_mask: units the job may run on, 0 = any */
+	/** @unit_mask: units the job may run on, 0 = any; 0 for the DMA engine */
 	__u32 unit_mask;
 	/** @job: Out. Id of the job, unique in the context, counts from 1 */
 	__u64 job;
