@@ -147,6 +147,22 @@ static void plan_rope(struct model *model)
 						divisors, pairs);
 }
 
+/*
+ * Some files repeat the tied matrix under its second name. Where it differs,
+ * older releases of transformers tie nevertheless and newer ones do not.
+ */
+static int check_repeated_head(const struct model *model, struct tensor *head)
+{
+	const struct tensor *embedding = model->embedding->part[0];
+
+	head->used = true;
+	if (head->type == embedding->type && head->bytes == embedding->bytes &&
+	    !memcmp(head->data, embedding->data, head->bytes))
+		return 0;
+	return fail("tensor %s is not the embedding, which tie_word_embeddings in config.json says it is: set that to false, or remove the tensor",
+		    head->name);
+}
+
 static int plan_head(struct model *model)
 {
 	const struct hf_config *c = &model->config;
@@ -158,11 +174,8 @@ static int plan_head(struct model *model)
 	if (!model->final_norm)
 		return -1;
 	if (c->tied || (!c->tied_given && !tensor)) {
-		/* Some files repeat the tied matrix under its second name. */
-		if (tensor)
-			tensor->used = true;
 		model->head = model->embedding;
-		return 0;
+		return tensor ? check_repeated_head(model, tensor) : 0;
 	}
 	model->head = model_add_weight(model, "head", ROLE_EMBEDDING, &head,
 				       1, c->hidden);

@@ -16,8 +16,9 @@
 #define MAX_WIDTH	(1u << 18)
 #define MAX_VOCAB	(1u << 22)
 #define MAX_CONTEXT	(1u << 24)
-#define MAX_ROUTED	64
+#define MAX_ROUTED	64	/* the NPU's ROUTER_TOPK */
 #define MAX_HEAD_DIM	1024
+#define MISTRAL_WINDOW	4096
 
 static void copy_text(yyjson_val *value, char *text, size_t room)
 {
@@ -133,6 +134,18 @@ static int read_llama3(const struct json_file *file, yyjson_val *rope,
 	return 0;
 }
 
+/* A factor, or parameters for each type of layer, without saying what for. */
+static bool is_more_than_theta(yyjson_val *rope)
+{
+	yyjson_val *key, *value;
+	size_t i, count;
+
+	yyjson_obj_foreach(rope, i, count, key, value)
+		if (yyjson_is_obj(value))
+			return true;
+	return json_value(rope, "factor");
+}
+
 /*
  * transformers 5 has rope_parameters with theta and kind; before, theta stood
  * alone and rope_scaling, if any, named the kind as rope_type or type.
@@ -141,10 +154,15 @@ static int read_rope(const struct json_file *file, const char *model_type,
 		     struct rope_config *config)
 {
 	yyjson_val *rope = json_value(file->root, "rope_parameters");
+	yyjson_val *older = json_value(file->root, "rope_scaling");
 	yyjson_val *kind, *theta;
 
+	/* Which of them counts depends on the release. */
+	if (rope && older && !yyjson_equals(rope, older))
+		return fail("%s: rope_parameters and rope_scaling contradict each other",
+			    file->path);
 	if (!rope)
-		rope = json_value(file->root, "rope_scaling");
+		rope = older;
 	theta = json_value(rope, "rope_theta") ? rope : file->root;
 	if (json_f64(file, theta, "rope_theta", 1.0, 1e12, &config->theta))
 		return -1;
@@ -161,6 +179,9 @@ static int read_rope(const struct json_file *file, const char *model_type,
 	kind = json_value(rope, "rope_type");
 	if (!kind)
 		kind = json_value(rope, "type");
+	if (!kind && is_more_than_theta(rope))
+		return fail("%s: the rope parameters lack a rope_type",
+			    file->path);
 	if (!kind || yyjson_equals_str(kind, "default"))
 		return 0;
 	if (json_f64(file, rope, "factor", 1.0, 1e6, &config->factor))
@@ -178,15 +199,20 @@ static int read_rope(const struct json_file *file, const char *model_type,
 	return 0;
 }
 
-/* One window for all layers can be honoured by staying inside of it. */
+/*
+ * One window for all layers can be honoured by staying inside of it. Without
+ * the keys, Qwen's models have none and Mistral's one of 4096.
+ */
 static int read_window(const struct json_file *file, struct hf_config *c)
 {
-	bool use = true;
 	yyjson_val *types = json_value(file->root, "layer_types"), *type;
 	size_t i, count, sliding = 0;
+	bool use;
 
-	if (json_bool(file, file->root, "use_sliding_window", &use) ||
-	    json_u32(file, file->root, "sliding_window", 0, MAX_CONTEXT,
+	if (!strcmp(c->model_type, "mistral") &&
+	    !yyjson_obj_get(file->root, "sliding_window"))
+		c->window = MISTRAL_WINDOW;
+	if (json_u32(file, file->root, "sliding_window", 0, MAX_CONTEXT,
 		     &c->window))
 		return -1;
 	yyjson_arr_foreach(types, i, count, type) {
@@ -200,6 +226,9 @@ static int read_window(const struct json_file *file, struct hf_config *c)
 	if (types && yyjson_arr_size(types) != c->layers)
 		return fail("%s: layer_types has not one entry a layer",
 			    file->path);
+	use = sliding || strncmp(c->model_type, "qwen", 4);
+	if (json_bool(file, file->root, "use_sliding_window", &use))
+		return -1;
 	if (!use || (types && !sliding))
 		c->window = 0;
 	return 0;
@@ -222,6 +251,8 @@ static int refuse_unknown_features(const struct json_file *file)
 	yyjson_val *rope = json_value(file->root, "rope_parameters"), *value;
 	size_t i;
 
+	if (!rope)
+		rope = json_value(file->root, "rope_scaling");
 	for (i = 0; i < ARRAY_SIZE(numbers); i++) {
 		value = json_value(file->root, numbers[i]);
 		if (!value)
@@ -267,8 +298,8 @@ static int read_experts(const struct json_file *file, struct hf_config *c)
 		     &c->experts) ||
 	    json_u32(file, root, "num_local_experts", 1,
 		     M6NPU_MAX_EXPERTS_PER_LAYER, &c->experts) ||
-	    json_u32(file, root, "num_experts_per_tok", 1,
-		     M6NPU_MAX_EXPERTS_PER_LAYER, &c->experts_per_token) ||
+	    json_u32(file, root, "num_experts_per_tok", 1, MAX_ROUTED,
+		     &c->experts_per_token) ||
 	    json_u32(file, root, "moe_intermediate_size", 1, MAX_WIDTH,
 		     &c->moe_intermediate) ||
 	    json_u32(file, root, "shared_expert_intermediate_size", 0,

@@ -112,7 +112,7 @@ static const struct tensor *load_row(const struct weight *weight, uint64_t row,
 				     float *out, uint16_t *half)
 {
 	const struct tensor *tensor = NULL;
-	uint64_t at = 0;
+	uint64_t at = 0, count;
 	unsigned int i;
 
 	if (weight->values) {
@@ -128,8 +128,10 @@ static const struct tensor *load_row(const struct weight *weight, uint64_t row,
 	}
 	for (i = 0; i < weight->parts; i++) {
 		tensor = weight->part[i];
-		load_elements(tensor, 0, tensor->shape[0], out + at, half);
-		at += tensor->shape[0];
+		/* [n], or [1, n]: see tensor_take() */
+		count = tensor->shape[tensor->dims - 1];
+		load_elements(tensor, 0, count, out + at, half);
+		at += count;
 	}
 	return tensor;
 }

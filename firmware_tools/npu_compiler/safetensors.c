@@ -270,12 +270,13 @@ int safetensors_open_folder(const char *folder, struct tensor_set *set)
 	char *index = xasprintf("%s/model.safetensors.index.json", folder);
 	int ret;
 
-	if (file_exists(index)) {
-		ret = open_indexed(folder, index, set);
-	} else if (file_exists(single)) {
+	/* Where both are, transformers takes the single file. */
+	if (file_exists(single)) {
 		ret = open_file(single, set);
 		if (!ret)
 			ret = tensor_set_complete(set);
+	} else if (file_exists(index)) {
+		ret = open_indexed(folder, index, set);
 	} else {
 		ret = fail("%s has neither model.safetensors nor model.safetensors.index.json: --input wants a Hugging Face model folder",
 			   folder);

@@ -68,7 +68,8 @@ static int read_one_id(const struct json_file *file, const char *key,
 {
 	yyjson_val *value = json_value(file->root, key);
 
-	if (!value)
+	/* The first Llamas say -1 for none. */
+	if (!value || (yyjson_is_sint(value) && yyjson_get_sint(value) == -1))
 		return 0;
 	if (!yyjson_is_uint(value) || yyjson_get_uint(value) >= vocab)
 		return fail("%s: %s is not a token below %u", file->path, key,

@@ -42,14 +42,19 @@ static void end_by_signal(int signal)
 
 static void watch_for_end(char *temporary)
 {
-	static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
-	struct sigaction action = { .sa_handler = end_by_signal };
+	static const int signals[] = {
+		SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGXCPU, SIGXFSZ,
+	};
+	struct sigaction action = { .sa_handler = end_by_signal }, old;
 	size_t i;
 
 	unfinished = temporary;
 	atexit(remove_unfinished);
+	/* What the caller ignores stays ignored: nohup's SIGHUP, say. */
 	for (i = 0; i < ARRAY_SIZE(signals); i++)
-		sigaction(signals[i], &action, NULL);
+		if (!sigaction(signals[i], NULL, &old) &&
+		    old.sa_handler != SIG_IGN)
+			sigaction(signals[i], &action, NULL);
 }
 
 static int open_temporary(struct writer *writer)
@@ -69,6 +74,16 @@ static int open_temporary(struct writer *writer)
 	return 0;
 }
 
+/* What is there gets replaced, which a device or a pipe must not be. */
+static int check_replaceable(const char *path)
+{
+	struct stat st;
+
+	if (!*path || (!stat(path, &st) && !S_ISREG(st.st_mode)))
+		return fail("--output %s is not a file", path);
+	return 0;
+}
+
 struct writer *writer_open(const char *path, uint32_t max_sections)
 {
 	struct writer *writer;
@@ -78,6 +93,8 @@ struct writer *writer_open(const char *path, uint32_t max_sections)
 		     max_sections, NPU_FILE_MAX_SECTIONS);
 		return NULL;
 	}
+	if (check_replaceable(path))
+		return NULL;
 	writer = xcalloc(1, sizeof(*writer));
 	writer->path = path;
 	writer->room = max_sections;

@@ -198,7 +198,9 @@ class Model:
         p = softmax(logits)
         order = np.argsort(-p, axis=-1, kind="stable")
         ranked = np.take_along_axis(logits, order, -1)
-        self.margin = min(self.margin, (ranked[:, k - 1] - ranked[:, k]).min())
+        if k < logits.shape[-1]:
+            lead = ranked[:, k - 1] - ranked[:, k]
+            self.margin = min(self.margin, lead.min())
         out = np.zeros_like(x)
         for row, chosen in enumerate(order[:, :k]):
             weights = p[row, chosen]

@@ -11,6 +11,7 @@ import os
 import re
 import resource
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -222,6 +223,10 @@ def test_shards():
                "two shards make what one file makes", result.stderr)
         os.unlink(folder.output)
         index = "model.safetensors.index.json"
+        folder.write("model.safetensors", b"")
+        folder.refused("not the single file, but an index beside it",
+                       "model.safetensors is no file")
+        os.unlink(folder.name("model.safetensors"))
         good = folder.read(index)
 
         def rename(value):
@@ -273,6 +278,17 @@ def test_config():
          {"rope_parameters": yarn}),
         ("half of llama3's rope", "incomplete",
          {"rope_scaling": {"rope_type": "llama3", "factor": 8}}),
+        ("a stretched rope of no type", "lack a rope_type",
+         {"rope_scaling": {"factor": 2.0}}),
+        ("a rope for each type of layer", "lack a rope_type",
+         {"rope_parameters": {"full_attention": {"rope_theta": 1e4}}}),
+        ("rope parameters of both spellings", "contradict each other",
+         {"rope_parameters": {"rope_theta": 1e4, "rope_type": "default"},
+          "rope_scaling": {"rope_type": "linear", "factor": 2.0}}),
+        ("a rotation of half of each head, in the scaling",
+         "partial_rotary_factor",
+         {"rope_scaling": {"rope_type": "default",
+                           "partial_rotary_factor": 0.5}}),
         ("a rotation of half of each head", "partial_rotary_factor",
          {"partial_rotary_factor": 0.5}),
         ("no theta", "lacks rope_theta", {"rope_theta": None}),
@@ -302,6 +318,8 @@ def test_config():
         ("no epsilon", "lacks rms_norm_eps", {"rms_norm_eps": None}),
         ("more experts a token than experts", "num_experts_per_tok 9",
          {"num_experts_per_tok": 9}),
+        ("more experts a token than the NPU routes to", "from 1 to 64",
+         {"num_experts": 80, "num_experts_per_tok": 65}),
         ("weights of experts unknown", "lacks norm_topk_prob",
          {"norm_topk_prob": None}),
         ("no experts", "lacks num_experts", {"num_experts": None}),
@@ -324,6 +342,54 @@ def test_config():
         folder.refused("no config", "config.json is missing")
 
 
+def test_windows():
+    """Sliding windows that the config does not speak of."""
+    with Folder("qwen2") as folder:
+        folder.edit("config.json", lambda c: c.update(sliding_window=16))
+        result = folder.compile()
+        ok(not result.returncode, "Qwen's window counts if it is used",
+           result.stderr)
+    with Folder("llama") as folder:
+        folder.edit("config.json", lambda c: c.update(
+            architectures=["MistralForCausalLM"], model_type="mistral",
+            max_position_embeddings=8192))
+        folder.refused("Mistral's own window", "--context 4096")
+        folder.edit("config.json", lambda c: c.update(sliding_window=None))
+        result = folder.compile()
+        ok(not result.returncode, "a Mistral without a window",
+           result.stderr)
+
+
+def test_tied():
+    """A head in a file although it is the embedding."""
+    name = "model.embed_tokens.weight"
+    with Folder("qwen2") as folder:
+        folder.compile()
+        whole = contents(folder.output)
+        tensors = folder.tensors()
+        tensors["lm_head.weight"] = tensors[name]
+        folder.save(tensors)
+        result = folder.compile()
+        ok(not result.returncode and contents(folder.output) == whole,
+           "a repeated embedding", result.stderr)
+        tensors["lm_head.weight"] = tensors[name] * np.float16(2)
+        folder.save(tensors)
+        folder.refused("a head that is not the embedding",
+                       "lm_head.weight is not the embedding")
+
+
+def test_flat_biases():
+    """Vectors that are stored as matrices of one row."""
+    with Folder("qwen2") as folder:
+        folder.compile()
+        whole = contents(folder.output)
+        folder.save({name: tensor.reshape(1, -1) if name.endswith(".bias")
+                     else tensor for name, tensor in folder.tensors().items()})
+        result = folder.compile()
+        ok(not result.returncode and contents(folder.output) == whole,
+           "biases of two dimensions", result.stderr)
+
+
 def test_tokenizer():
     """The tokenizer's files."""
     with Folder() as folder:
@@ -334,11 +400,16 @@ def test_tokenizer():
     with Folder() as folder:
         folder.edit("tokenizer_config.json",
                     lambda v: v.update(chat_template="{{ messages }}"))
+        folder.edit("generation_config.json",
+                    lambda v: v.update(pad_token_id=-1))
+        folder.edit("config.json", lambda v: v.update(pad_token_id=-1))
         result = folder.compile()
         ok(not result.returncode and "of no known format" in result.stderr,
            "an unknown chat format is a warning", result.stderr)
         ok("chat" not in inspect(folder.output)["metadata"],
            "and no chat format in the file")
+        ok(inspect(folder.output)["metadata"]["tokens"]["pad"] is None,
+           "a padding token of -1 is none")
         folder.write("chat_template.jinja", b"<|im_start|>...<|im_end|>")
         result = folder.compile()
         ok(inspect(folder.output)["metadata"]["chat"]["name"] == "chatml",
@@ -377,6 +448,13 @@ def test_options():
                      os.path.join(folder.path, "no", "such.npu"))
         ok(result.returncode == 1 and "cannot write" in result.stderr,
            "refused: no folder to write to", result.stderr)
+        fifo = os.path.join(folder.path, "fifo")
+        os.mkfifo(fifo)
+        for output in fifo, folder.source, "":
+            result = run("--input", folder.source, "--output", output)
+            ok(result.returncode == 1 and "is not a file" in result.stderr and
+               not os.path.isfile(fifo), f"refused: --output '{output}'",
+               result.stderr)
         result = run("--input", folder.name("model.safetensors"),
                      "--output", folder.output)
         ok(result.returncode == 1 and "is not a folder" in result.stderr,
@@ -424,6 +502,30 @@ def test_full_disk():
                        preexec_fn=limit_file_size, restore_signals=False)
         with open(folder.output, "rb") as stream:
             ok(stream.read() == b"old", "and the old file is still there")
+
+
+def compile_unheard(folder, **options):
+    """Status of a run whose stderr, where progress goes, nobody reads."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    result = subprocess.run([COMPILER, "--input", folder.source, "--output",
+                             folder.output, "--progress"], stderr=writer,
+                            check=False, **options)
+    os.close(writer)
+    return result.returncode
+
+
+def test_signals():
+    """A signal leaves nothing behind, and one that is ignored stays so."""
+    with Folder() as folder:
+        status = compile_unheard(folder)
+        ok(status == 128 + signal.SIGPIPE and
+           os.listdir(folder.path) == ["model"], "ended by a signal",
+           f"status {status}: {os.listdir(folder.path)}")
+        # Python's own SIGPIPE is ignored.
+        status = compile_unheard(folder, restore_signals=False)
+        ok(not status and not run("--verify", folder.output).returncode,
+           "an ignored signal", f"status {status}")
 
 
 # What it writes
@@ -653,8 +755,10 @@ def test_verify():
 
 
 for test in (test_safetensors, test_safetensors_files, test_shards,
-             test_values, test_config, test_tokenizer, test_options,
-             test_documents, test_full_disk, test_repeatable, test_chunks, test_compression,
+             test_values, test_config, test_windows, test_tied,
+             test_flat_biases, test_tokenizer, test_options, test_documents,
+             test_full_disk, test_signals, test_repeatable, test_chunks,
+             test_compression,
              test_inputs, test_inspect, test_verify):
     test()
 print(f"1..{count}")
