@@ -67,7 +67,8 @@ static int one_done(void *user, uint64_t bytes)
 
 /* ---- What the file says ---- */
 
-static int read_text(struct loader *l, enum npu_section_type type,
+static int read_text(struct loader *l, const char *path,
+		     enum npu_section_type type,
 		     int (*parse)(struct npu_model *model, const char *text,
 				  size_t size))
 {
@@ -81,6 +82,8 @@ static int read_text(struct loader *l, enum npu_section_type type,
 	if (ret)
 		return ret;
 	ret = parse(l->model, text, size);
+	if (ret)
+		npu_error_prefix("%s", path);
 	free(text);
 	return ret;
 }
@@ -174,16 +177,14 @@ static int read_file(struct loader *l, const char *path)
 				  npu_file_header(m->file)->file_bytes,
 				  npu_file_section_count(m->file));
 	if (!ret)
-		ret = read_text(l, NPU_SECTION_METADATA, parse_metadata);
+		ret = read_text(l, path, NPU_SECTION_METADATA, parse_metadata);
 	if (!ret)
-		ret = read_text(l, NPU_SECTION_TOKENIZER, parse_tokenizer);
+		ret = read_text(l, path, NPU_SECTION_TOKENIZER,
+				parse_tokenizer);
 	if (!ret)
 		ret = settle_begin(m);
-	if (ret) {
-		npu_error_prefix("%s", path);
-		return ret;
-	}
-	ret = read_preload(l);
+	if (!ret)
+		ret = read_preload(l);
 	return ret ? ret : plan(l);
 }
 

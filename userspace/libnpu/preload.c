@@ -173,12 +173,16 @@ int npu_preload_read(struct npu_preload *preload, const char *path)
 	}
 	errno = 0;
 	n = fread(text, 1, MAX_FILE_BYTES, f);
-	if (ferror(f))
-		ret = npu_fail(errno ? -errno : -EIO, "%s: read error", path);
-	else if (n == MAX_FILE_BYTES)
+	if (ferror(f)) {
+		ret = npu_fail(errno ? -errno : -EIO, "%s: read error: %s",
+			       path, strerror(errno ? errno : EIO));
+	} else if (n == MAX_FILE_BYTES) {
 		ret = npu_fail(-EINVAL, "%s: too large", path);
-	else
+	} else {
 		ret = npu_preload_parse(preload, text, n);
+		if (ret)
+			npu_error_prefix("%s", path);
+	}
 out:
 	free(text);
 	fclose(f);

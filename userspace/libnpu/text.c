@@ -119,29 +119,137 @@ static bool is_ascii(const char *bytes, size_t size)
 	return true;
 }
 
+/* ---- Normal forms ---- */
+
+struct codepoints {
+	utf8proc_int32_t *list;
+	size_t count, room;
+};
+
+static int make_room(struct codepoints *c, size_t room)
+{
+	utf8proc_int32_t *p = realloc(c->list, room * sizeof(*p));
+
+	if (!p)
+		return npu_fail_memory();
+	c->list = p;
+	c->room = room;
+	return 0;
+}
+
+static int fail_normalize(utf8proc_ssize_t error)
+{
+	return npu_fail(error == UTF8PROC_ERROR_NOMEM ? -ENOMEM : -EINVAL,
+			"cannot normalize text: %s", utf8proc_errmsg(error));
+}
+
+static int decompose(struct codepoints *c, const char *bytes, size_t size,
+		     utf8proc_option_t options)
+{
+	const char *end = bytes + size;
+	utf8proc_ssize_t n;
+	size_t length;
+	int ret;
+
+	/* The one more is for utf8proc_reencode(). */
+	ret = make_room(c, size + 1);
+	for (; !ret && bytes < end; bytes += length) {
+		size_t left = c->room - c->count - 1;
+		int unused = 0;
+
+		length = npu_utf8_length(bytes, end);
+		if (!length)
+			return fail_normalize(UTF8PROC_ERROR_INVALIDUTF8);
+		n = utf8proc_decompose_char(
+			(utf8proc_int32_t)npu_utf8_char(bytes, length),
+			c->list + c->count, (utf8proc_ssize_t)left, options,
+			&unused);
+		if (n < 0)
+			return fail_normalize(n);
+		if ((size_t)n > left) {
+			ret = make_room(c, 2 * c->room + (size_t)n);
+			length = 0;
+		} else {
+			c->count += (size_t)n;
+		}
+	}
+	return ret;
+}
+
+static unsigned int combining_class(utf8proc_int32_t c)
+{
+	return (unsigned int)utf8proc_get_property(c)->combining_class & 0xff;
+}
+
+/* By combining class, equals in their order. */
+static int order_run(utf8proc_int32_t *run, size_t count)
+{
+	utf8proc_int32_t *copy = malloc(count * sizeof(*copy));
+	size_t at[257] = { 0 }, i;
+
+	if (!copy)
+		return npu_fail_memory();
+	memcpy(copy, run, count * sizeof(*copy));
+	for (i = 0; i < count; i++)
+		at[combining_class(copy[i]) + 1]++;
+	for (i = 1; i < 257; i++)
+		at[i] += at[i - 1];
+	for (i = 0; i < count; i++)
+		run[at[combining_class(copy[i])]++] = copy[i];
+	free(copy);
+	return 0;
+}
+
+/*
+ * utf8proc_map() would do it by exchanging neighbours, and take hours over a
+ * megabyte of marks in the wrong order.
+ */
+static int order_marks(struct codepoints *c)
+{
+	size_t i, end;
+	int ret = 0;
+
+	for (i = 0; i < c->count && !ret; i = end + 1) {
+		bool sorted = true;
+
+		for (end = i; end < c->count && combining_class(c->list[end]);
+		     end++)
+			if (end > i && combining_class(c->list[end - 1]) >
+					       combining_class(c->list[end]))
+				sorted = false;
+		if (!sorted)
+			ret = order_run(c->list + i, end - i);
+	}
+	return ret;
+}
+
 int npu_text_append_form(struct npu_text *text, const char *bytes, size_t size,
 			 enum npu_normal_form form)
 {
-	static const utf8proc_option_t options[] = {
+	static const utf8proc_option_t forms[] = {
 		[NPU_FORM_NFC] = UTF8PROC_COMPOSE,
 		[NPU_FORM_NFD] = UTF8PROC_DECOMPOSE,
 		[NPU_FORM_NFKC] = UTF8PROC_COMPOSE | UTF8PROC_COMPAT,
 		[NPU_FORM_NFKD] = UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT,
 	};
-	utf8proc_uint8_t *mapped = NULL;
+	utf8proc_option_t options;
+	struct codepoints c = { 0 };
 	utf8proc_ssize_t n;
 	int ret;
 
 	if (form == NPU_FORM_NONE || is_ascii(bytes, size))
 		return npu_text_append(text, bytes, size);
-	n = utf8proc_map((const utf8proc_uint8_t *)bytes,
-			 (utf8proc_ssize_t)size, &mapped,
-			 UTF8PROC_STABLE | options[form]);
-	if (n < 0)
-		return npu_fail(n == UTF8PROC_ERROR_NOMEM ? -ENOMEM : -EINVAL,
-				"cannot normalize text: %s",
-				utf8proc_errmsg(n));
-	ret = npu_text_append(text, (const char *)mapped, (size_t)n);
-	free(mapped);
+	options = UTF8PROC_STABLE | forms[form];
+	ret = decompose(&c, bytes, size, options);
+	if (!ret)
+		ret = order_marks(&c);
+	if (!ret) {
+		n = utf8proc_reencode(c.list, (utf8proc_ssize_t)c.count,
+				      options);
+		ret = n < 0 ? fail_normalize(n) :
+			      npu_text_append(text, (const char *)c.list,
+					      (size_t)n);
+	}
+	free(c.list);
 	return ret;
 }

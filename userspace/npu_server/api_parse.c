@@ -207,6 +207,7 @@ static int refuse_unsupported(yyjson_val *root, struct api_error *error)
 	};
 	yyjson_val *format = yyjson_obj_get(root, "response_format");
 	uint64_t one = 1;
+	bool echo = false;
 
 	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
 		yyjson_val *item = yyjson_obj_get(root, keys[i]);
@@ -221,8 +222,12 @@ static int refuse_unsupported(yyjson_val *root, struct api_error *error)
 		return refuse(error, "response_format",
 			      "only {\"type\": \"text\"} is supported");
 	if (get_integer(root, "n", 1, 1, &one, error) ||
-	    get_integer(root, "best_of", 1, 1, &one, error))
+	    get_integer(root, "best_of", 1, 1, &one, error) ||
+	    get_bool(root, "echo", &echo, error))
 		return -1;
+	if (echo)
+		return refuse(error, "echo",
+			      "'echo' is not supported by this server");
 	return 0;
 }
 
@@ -261,6 +266,13 @@ static char *message_text(yyjson_val *content)
 	return text;
 }
 
+/* A conversation goes on as C strings, which would end there. */
+static bool has_nul(yyjson_val *string)
+{
+	return yyjson_is_str(string) &&
+	       memchr(yyjson_get_str(string), 0, yyjson_get_len(string));
+}
+
 static int check_content(yyjson_val *message, size_t index,
 			 struct api_error *error)
 {
@@ -269,6 +281,8 @@ static int check_content(yyjson_val *message, size_t index,
 	char where[64];
 
 	snprintf(where, sizeof(where), "messages[%zu].content", index);
+	if (has_nul(content))
+		return refuse(error, where, "'%s' has a NUL", where);
 	if (yyjson_is_str(content))
 		return 0;
 	if (!yyjson_is_arr(content))
@@ -276,12 +290,15 @@ static int check_content(yyjson_val *message, size_t index,
 			      "'%s' must be a string or a list of parts",
 			      where);
 	yyjson_arr_iter_init(content, &iter);
-	while ((part = yyjson_arr_iter_next(&iter)))
+	while ((part = yyjson_arr_iter_next(&iter))) {
 		if (!yyjson_equals_str(yyjson_obj_get(part, "type"), "text") ||
 		    !yyjson_is_str(yyjson_obj_get(part, "text")))
 			return refuse(error, where,
 				      "'%s': only text parts are supported",
 				      where);
+		if (has_nul(yyjson_obj_get(part, "text")))
+			return refuse(error, where, "'%s' has a NUL", where);
+	}
 	return 0;
 }
 
@@ -299,7 +316,9 @@ static int check_messages(yyjson_val *messages, struct api_error *error)
 			      MAX_MESSAGES);
 	yyjson_arr_iter_init(messages, &iter);
 	while ((message = yyjson_arr_iter_next(&iter))) {
-		if (!yyjson_is_str(yyjson_obj_get(message, "role")))
+		yyjson_val *role = yyjson_obj_get(message, "role");
+
+		if (!yyjson_is_str(role) || has_nul(role))
 			return refuse(error, "messages",
 				      "'messages[%zu]' needs a 'role'", index);
 		if (check_content(message, index, error))
@@ -314,7 +333,7 @@ static int store_prompt(struct request *request, int count,
 			const struct npu_model_info *info,
 			struct api_error *error)
 {
-	if (count == -EINVAL || count == -ENOTSUP)
+	if (count == -EINVAL || count == -ENOTSUP || count == -E2BIG)
 		return refuse(error, request->chat ? "messages" : "prompt",
 			      "%s", npu_error());
 	if (count < 0) {
@@ -337,6 +356,23 @@ static int store_prompt(struct request *request, int count,
 		return -1;
 	}
 	request->prompt_count = (uint32_t)count;
+	return 0;
+}
+
+/*
+ * A tokenizer may know more than the model, and a step that such a token is in
+ * fails for all who share it.
+ */
+static int check_prompt(const struct request *request,
+			const struct npu_model_info *info,
+			struct api_error *error)
+{
+	for (uint32_t i = 0; i < request->prompt_count; i++)
+		if ((uint32_t)request->prompt[i] >= info->vocab)
+			return refuse(error,
+				      request->chat ? "messages" : "prompt",
+				      "the text has the token %d, which the model, with a vocabulary of %u, does not know",
+				      request->prompt[i], info->vocab);
 	return 0;
 }
 
@@ -384,7 +420,7 @@ static int parse_messages(yyjson_val *root, const struct npu_model *model,
 		npu_chat_tokenize(model, list, count, request->prompt,
 				  request->prompt_count);
 	free_messages(list, count);
-	return ret;
+	return ret ? ret : check_prompt(request, info, error);
 }
 
 /* A prompt given as token ids. */
@@ -435,7 +471,7 @@ static int parse_prompt(yyjson_val *root, const struct npu_model *model,
 		return -1;
 	npu_tokenize(tokenizer, yyjson_get_str(prompt), yyjson_get_len(prompt),
 		     flags, request->prompt, request->prompt_count);
-	return 0;
+	return check_prompt(request, info, error);
 }
 
 static int parse_limits(yyjson_val *root, const struct npu_model_info *info,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* The way out: answers, chunks, errors. */
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,25 +26,6 @@ static yyjson_mut_val *new_object(yyjson_mut_doc **doc)
 	root = yyjson_mut_obj(*doc);
 	yyjson_mut_doc_set_root(*doc, root);
 	return root;
-}
-
-char *api_render_error(const struct api_error *error)
-{
-	yyjson_mut_doc *doc;
-	yyjson_mut_val *root = new_object(&doc), *object;
-
-	object = yyjson_mut_obj_add_obj(doc, root, "error");
-	yyjson_mut_obj_add_str(doc, object, "message", error->message);
-	yyjson_mut_obj_add_str(doc, object, "type", error->type);
-	if (error->param[0])
-		yyjson_mut_obj_add_str(doc, object, "param", error->param);
-	else
-		yyjson_mut_obj_add_null(doc, object, "param");
-	if (error->code)
-		yyjson_mut_obj_add_str(doc, object, "code", error->code);
-	else
-		yyjson_mut_obj_add_null(doc, object, "code");
-	return finish_document(doc);
 }
 
 static const char *reason_name(enum request_finish finish)
@@ -141,15 +123,51 @@ static bool shown_begin(struct shown *shown)
 	return shown->out;
 }
 
-/* Adds the text to @object under @key, and lets it go. */
-static void shown_end(struct shown *shown, yyjson_mut_doc *doc,
-		      yyjson_mut_val *object, const char *key)
+/* The text as a value, which lets go of it. NULL: out of memory. */
+static yyjson_mut_val *shown_end(struct shown *shown, yyjson_mut_doc *doc)
 {
+	yyjson_mut_val *value = NULL;
+
 	text_filter_flush(&shown->filter);
 	text_filter_release(&shown->filter);
 	if (!fclose(shown->out))
-		add_text(doc, object, key, shown->text, shown->bytes);
+		value = yyjson_mut_strncpy(doc, shown->bytes ? shown->text : "",
+					   shown->bytes);
 	free(shown->text);
+	return value;
+}
+
+static yyjson_mut_val *shown_value(yyjson_mut_doc *doc, const char *bytes,
+				   size_t count)
+{
+	struct shown shown;
+
+	if (!shown_begin(&shown))
+		return NULL;
+	text_filter_push(&shown.filter, bytes, count);
+	return shown_end(&shown, doc);
+}
+
+char *api_render_error(const struct api_error *error)
+{
+	yyjson_mut_doc *doc;
+	yyjson_mut_val *root = new_object(&doc), *object;
+
+	object = yyjson_mut_obj_add_obj(doc, root, "error");
+	/* It may quote a path or a name, and be cut off inside a character. */
+	yyjson_mut_obj_add_val(doc, object, "message",
+			       shown_value(doc, error->message,
+					   strlen(error->message)));
+	yyjson_mut_obj_add_str(doc, object, "type", error->type);
+	if (error->param[0])
+		yyjson_mut_obj_add_str(doc, object, "param", error->param);
+	else
+		yyjson_mut_obj_add_null(doc, object, "param");
+	if (error->code)
+		yyjson_mut_obj_add_str(doc, object, "code", error->code);
+	else
+		yyjson_mut_obj_add_null(doc, object, "code");
+	return finish_document(doc);
 }
 
 /* Stores at most @max bytes of the token; their number. */
@@ -162,6 +180,12 @@ static size_t token_bytes(const struct npu_model *model, int32_t token,
 	return count > 0 && (size_t)count <= max ? (size_t)count : 0;
 }
 
+/* JSON has no infinity; OpenAI's word for "as good as never". */
+static double json_number(float logprob)
+{
+	return isfinite(logprob) ? (double)logprob : -9999.0;
+}
+
 /* The token as OpenAI shows it: text (with U+FFFD) and its exact bytes. */
 static void add_token(yyjson_mut_doc *doc, yyjson_mut_val *object,
 		      const struct npu_model *model,
@@ -170,31 +194,23 @@ static void add_token(yyjson_mut_doc *doc, yyjson_mut_val *object,
 	char bytes[512];
 	size_t count = token_bytes(model, entry->token, bytes, sizeof(bytes));
 	yyjson_mut_val *array;
-	struct shown shown;
 
-	if (shown_begin(&shown)) {
-		text_filter_push(&shown.filter, bytes, count);
-		shown_end(&shown, doc, object, "token");
-	}
+	yyjson_mut_obj_add_val(doc, object, "token",
+			       shown_value(doc, bytes, count));
 	yyjson_mut_obj_add_real(doc, object, "logprob",
-				(double)entry->logprob);
+				json_number(entry->logprob));
 	array = yyjson_mut_obj_add_arr(doc, object, "bytes");
 	for (size_t i = 0; i < count; i++)
 		yyjson_mut_arr_add_uint(doc, array, (unsigned char)bytes[i]);
 }
 
-/* Entries [from, to) in chat's form, which completions share here. */
-static void add_logprobs(yyjson_mut_doc *doc, yyjson_mut_val *choice,
-			 const struct npu_model *model,
-			 const struct request *request, uint32_t from)
+/* Entries from @from on, as chat has them: an object a token. */
+static void add_chat_logprobs(yyjson_mut_doc *doc, yyjson_mut_val *object,
+			      const struct npu_model *model,
+			      const struct request *request, uint32_t from)
 {
-	yyjson_mut_val *object, *list, *item, *tops;
+	yyjson_mut_val *list, *item, *tops;
 
-	if (!request->logprobs) {
-		yyjson_mut_obj_add_null(doc, choice, "logprobs");
-		return;
-	}
-	object = yyjson_mut_obj_add_obj(doc, choice, "logprobs");
 	list = yyjson_mut_obj_add_arr(doc, object, "content");
 	for (uint32_t i = from; i < request->logprob_count; i++) {
 		const struct logprob_entry *e = &request->logprob_entries[i];
@@ -206,6 +222,65 @@ static void add_logprobs(yyjson_mut_doc *doc, yyjson_mut_val *choice,
 			add_token(doc, yyjson_mut_arr_add_obj(doc, tops),
 				  model, &e->top[k]);
 	}
+}
+
+static yyjson_mut_val *token_text(yyjson_mut_doc *doc,
+				  const struct npu_model *model, int32_t token)
+{
+	char bytes[512];
+	size_t count = token_bytes(model, token, bytes, sizeof(bytes));
+
+	return shown_value(doc, bytes, count);
+}
+
+/* The same as completions have them: parallel lists, rivals as a map. */
+static void add_text_logprobs(yyjson_mut_doc *doc, yyjson_mut_val *object,
+			      const struct npu_model *model,
+			      const struct request *request, uint32_t from)
+{
+	yyjson_mut_val *tokens = yyjson_mut_obj_add_arr(doc, object, "tokens");
+	yyjson_mut_val *values =
+		yyjson_mut_obj_add_arr(doc, object, "token_logprobs");
+	yyjson_mut_val *tops =
+		yyjson_mut_obj_add_arr(doc, object, "top_logprobs");
+	yyjson_mut_val *offsets =
+		yyjson_mut_obj_add_arr(doc, object, "text_offset");
+
+	for (uint32_t i = from; i < request->logprob_count; i++) {
+		const struct logprob_entry *e = &request->logprob_entries[i];
+		yyjson_mut_val *map = yyjson_mut_arr_add_obj(doc, tops);
+
+		yyjson_mut_arr_append(tokens, token_text(doc, model,
+							 e->chosen.token));
+		yyjson_mut_arr_add_real(doc, values,
+					json_number(e->chosen.logprob));
+		yyjson_mut_arr_add_uint(doc, offsets, e->offset);
+		for (uint32_t k = 0; k < e->top_count; k++) {
+			const struct token_logprob *top = &e->top[k];
+
+			yyjson_mut_obj_add(
+				map, token_text(doc, model, top->token),
+				yyjson_mut_real(doc,
+						json_number(top->logprob)));
+		}
+	}
+}
+
+static void add_logprobs(yyjson_mut_doc *doc, yyjson_mut_val *choice,
+			 const struct npu_model *model,
+			 const struct request *request, uint32_t from)
+{
+	yyjson_mut_val *object;
+
+	if (!request->logprobs) {
+		yyjson_mut_obj_add_null(doc, choice, "logprobs");
+		return;
+	}
+	object = yyjson_mut_obj_add_obj(doc, choice, "logprobs");
+	if (request->chat)
+		add_chat_logprobs(doc, object, model, request, from);
+	else
+		add_text_logprobs(doc, object, model, request, from);
 }
 
 char *api_render_completion(struct request *request,
@@ -237,7 +312,8 @@ char *api_render_completion(struct request *request,
 }
 
 char *api_render_chunk(struct request *request, const struct npu_model *model,
-		       const char *text, size_t bytes, bool first, bool last)
+		       const char *text, size_t bytes, uint32_t logprobs_from,
+		       bool first, bool last)
 {
 	yyjson_mut_doc *doc;
 	yyjson_mut_val *root = new_object(&doc), *choice, *delta;
@@ -257,8 +333,8 @@ char *api_render_chunk(struct request *request, const struct npu_model *model,
 	} else {
 		add_text(doc, choice, "text", text, bytes);
 	}
+	add_logprobs(doc, choice, model, request, logprobs_from);
 	if (last) {
-		add_logprobs(doc, choice, model, request, 0);
 		yyjson_mut_obj_add_str(doc, choice, "finish_reason",
 				       reason_name(request->finish));
 		add_timings(doc, root, request);
@@ -334,8 +410,8 @@ char *api_tokenize(const char *body, size_t bytes,
 	if (count >= 0)
 		tokens = calloc((size_t)count + 1, sizeof(*tokens));
 	if (!tokens) {
-		api_error_set(error, 500, NULL, NULL, "%s",
-			      count < 0 ? npu_error() : "out of memory");
+		api_error_set(error, count == -E2BIG ? 400 : 500, NULL, NULL,
+			      "%s", count < 0 ? npu_error() : "out of memory");
 		yyjson_doc_free(in);
 		return NULL;
 	}
@@ -387,7 +463,8 @@ char *api_detokenize(const char *body, size_t bytes,
 	npu_model_info(model, &info);
 	if (yyjson_is_arr(list) && shown_begin(&shown)) {
 		good = push_tokens(list, model, &shown.filter, info.vocab);
-		shown_end(&shown, doc, root, "content");
+		yyjson_mut_obj_add_val(doc, root, "content",
+				       shown_end(&shown, doc));
 	}
 	yyjson_doc_free(in);
 	if (good)

@@ -147,6 +147,9 @@ static struct request *dequeue(struct engine *engine, bool cancelled)
 
 	pthread_mutex_lock(&engine->lock);
 	request = dequeue_locked(engine, cancelled);
+	/* On its way to a slot: engine_stop() must not find it in neither. */
+	if (request && !cancelled)
+		engine->busy++;
 	pthread_mutex_unlock(&engine->lock);
 	return request;
 }
@@ -251,28 +254,29 @@ static bool is_eos(const struct engine *engine, int32_t token)
 	return false;
 }
 
-/* The @count best of @logits, best first, by repeated search: it is small. */
+/* The @count best of @logits, best first, equals by their ids. */
 static void rank_rivals(struct engine *engine, const float *logits,
 			struct logprob_entry *entry, uint32_t count)
 {
-	for (uint32_t k = 0; k < count; k++) {
-		int32_t best = -1;
+	const struct token_logprob chosen = entry->chosen;
+	struct token_logprob *top = entry->top;
 
-		for (uint32_t i = 0; i < engine->info.vocab; i++) {
-			bool taken = false;
+	for (uint32_t i = 0; count && i < engine->info.vocab; i++) {
+		uint32_t k = entry->top_count;
 
-			for (uint32_t j = 0; j < k && !taken; j++)
-				taken = entry->top[j].token == (int32_t)i;
-			if (!taken && (best < 0 || logits[i] > logits[best]))
-				best = (int32_t)i;
-		}
-		if (best < 0)
-			break;
-		entry->top[k].token = best;
-		entry->top[k].logprob =
-			logits_logprob(logits, engine->info.vocab, best);
-		entry->top_count = k + 1;
+		if (k < count)
+			entry->top_count++;
+		else if (logits[i] > logits[top[k - 1].token])
+			k--;
+		else
+			continue;
+		for (; k && logits[i] > logits[top[k - 1].token]; k--)
+			top[k] = top[k - 1];
+		top[k].token = (int32_t)i;
 	}
+	for (uint32_t k = 0; k < entry->top_count; k++)
+		top[k].logprob = chosen.logprob + (logits[top[k].token] -
+						   logits[chosen.token]);
 }
 
 static void record_logprob(struct engine *engine, struct request *request,
@@ -284,6 +288,7 @@ static void record_logprob(struct engine *engine, struct request *request,
 			.logprob = logits_logprob(logits, engine->info.vocab,
 						  token),
 		},
+		.offset = request->characters,
 	};
 
 	rank_rivals(engine, logits, &entry, request->top_logprobs);
@@ -313,6 +318,8 @@ static void take_token(struct engine *engine, struct request *request,
 			       sizeof(bytes));
 	if (count < 0 || (size_t)count > sizeof(bytes))
 		count = 0;
+	for (int i = 0; i < count; i++)
+		request->characters += (bytes[i] & 0xc0) != 0x80;
 	stopped = text_filter_push(&request->filter, bytes, (size_t)count);
 	if (stopped < 0)
 		finish(engine, request, FINISH_ERROR, stopped, "out of memory");

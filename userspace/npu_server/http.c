@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -22,7 +23,6 @@
 
 struct http_server {
 	struct MHD_Daemon *daemon;
-	int listen_fd;
 	int64_t started;
 	struct http_options options;
 	struct npu_device *device;
@@ -37,7 +37,7 @@ struct http_server {
 
 /* One HTTP request on its way in. */
 struct exchange {
-	const struct route *route;
+	bool wanted;	/* its body is worth keeping */
 	char *body;
 	size_t bytes, room;
 	bool too_large;
@@ -102,6 +102,7 @@ struct stream {
 	struct http_server *server;
 	struct request *request;
 	size_t taken;		/* bytes of the request's text rendered */
+	uint32_t logprobs_taken;
 	bool first;
 	bool ended;
 	char *out;		/* rendered and not yet sent */
@@ -127,6 +128,13 @@ static bool stream_event(struct stream *stream, char *json)
 	return grown;
 }
 
+/* Nobody else is there to read it, so it is the server that ends. */
+static void cancelled_error(struct api_error *error)
+{
+	api_error_set(error, 503, NULL, NULL,
+		      "the request was cancelled: the server is stopping");
+}
+
 static bool stream_end(struct stream *stream)
 {
 	struct request *request = stream->request;
@@ -139,7 +147,12 @@ static bool stream_end(struct stream *stream)
 			      request->error_text);
 		return stream_event(stream, api_render_error(&error));
 	}
+	if (request->finish == FINISH_CANCELLED) {
+		cancelled_error(&error);
+		return stream_event(stream, api_render_error(&error));
+	}
 	if (!stream_event(stream, api_render_chunk(request, model, "", 0,
+						   stream->logprobs_taken,
 						   stream->first, true)))
 		return false;
 	if (request->include_usage &&
@@ -163,8 +176,10 @@ static bool stream_fill(struct stream *stream)
 		good = stream_event(
 			stream, api_render_chunk(request, stream->server->model,
 						 request->text + stream->taken,
-						 fresh, stream->first, false));
+						 fresh, stream->logprobs_taken,
+						 stream->first, false));
 		stream->taken += fresh;
+		stream->logprobs_taken = request->logprob_count;
 		stream->first = false;
 	}
 	if (good && request->finish != FINISH_NONE)
@@ -259,8 +274,7 @@ static enum MHD_Result reply_whole(struct http_server *server,
 		api_error_set(&error, 500, NULL, NULL, "%s",
 			      request->error_text);
 	else if (request->finish == FINISH_CANCELLED)
-		api_error_set(&error, 503, NULL, NULL,
-			      "the request was cancelled: the server is stopping");
+		cancelled_error(&error);
 	else
 		text = api_render_completion(request, server->model);
 	pthread_mutex_unlock(&request->lock);
@@ -448,7 +462,7 @@ static bool key_matches(const char *key, const char *header)
 	size_t bytes = strlen(key);
 	unsigned char difference = 0;
 
-	if (!header || strncmp(header, scheme, sizeof(scheme) - 1))
+	if (!header || strncasecmp(header, scheme, sizeof(scheme) - 1))
 		return false;
 	header += sizeof(scheme) - 1;
 	if (strlen(header) != bytes)
@@ -546,14 +560,21 @@ static enum MHD_Result on_access(void *opaque,
 				 size_t *count, void **state)
 {
 	struct exchange *exchange = *state;
+	const struct route *route;
+	bool path_known;
 
 	(void)version;
 	if (!exchange) {
-		*state = exchange_begin(opaque);
-		return *state ? MHD_YES : MHD_NO;
+		*state = exchange = exchange_begin(opaque);
+		if (!exchange)
+			return MHD_NO;
+		route = find_route(url, method, &path_known);
+		exchange->wanted = route &&
+				   authorized(opaque, connection, route);
+		return MHD_YES;
 	}
 	if (*count) {
-		if (!exchange->too_large)
+		if (exchange->wanted && !exchange->too_large)
 			exchange->too_large = !collect(exchange, data, *count);
 		*count = 0;
 		return MHD_YES;
@@ -580,7 +601,9 @@ static int split_host(char *host, char **address, char **port)
 {
 	char *colon = strrchr(host, ':');
 
-	if (!colon || !colon[1])
+	/* getaddrinfo() takes the lower 16 bits of any number. */
+	if (!colon || !colon[1] || strspn(colon + 1, "0123456789") > 5 ||
+	    atoi(colon + 1) > UINT16_MAX)
 		return -EINVAL;
 	*colon = 0;
 	*port = colon + 1;
@@ -596,7 +619,7 @@ static int split_host(char *host, char **address, char **port)
 	return 0;
 }
 
-static int listen_on(const struct addrinfo *at)
+static int bind_to(const struct addrinfo *at)
 {
 	int one = 1, err;
 	int fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -604,7 +627,7 @@ static int listen_on(const struct addrinfo *at)
 	if (fd < 0)
 		return -errno;
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-	if (bind(fd, at->ai_addr, at->ai_addrlen) || listen(fd, 128)) {
+	if (bind(fd, at->ai_addr, at->ai_addrlen)) {
 		err = -errno;
 		close(fd);
 		return err;
@@ -612,7 +635,7 @@ static int listen_on(const struct addrinfo *at)
 	return fd;
 }
 
-static int open_listener(const char *host)
+int http_bind(const char *host)
 {
 	const struct addrinfo hints = {
 		.ai_socktype = SOCK_STREAM,
@@ -620,7 +643,7 @@ static int open_listener(const char *host)
 	};
 	struct addrinfo *found;
 	char *copy = strdup(host), *address, *port;
-	int fd, code;
+	int fd = -1, code;
 
 	if (!copy)
 		return -ENOMEM;
@@ -636,7 +659,9 @@ static int open_listener(const char *host)
 		free(copy);
 		return -EINVAL;
 	}
-	fd = listen_on(found);
+	/* A name may have addresses that this machine has not. */
+	for (const struct addrinfo *at = found; at && fd < 0; at = at->ai_next)
+		fd = bind_to(at);
 	if (fd < 0)
 		log_error("cannot listen on %s: %s", host, strerror(-fd));
 	freeaddrinfo(found);
@@ -664,10 +689,11 @@ int http_start(const struct http_options *options, struct npu_device *device,
 		.options = *options, .device = device,	 .model = model,
 		.engine = engine,    .metrics = metrics, .started = time(NULL),
 	};
-	server->listen_fd = open_listener(options->host);
-	if (server->listen_fd < 0) {
+	if (listen(options->listen_fd, 128)) {
+		log_error("cannot listen on %s: %s", options->host,
+			  strerror(errno));
 		free(server);
-		return -EINVAL;
+		return -EIO;
 	}
 	pthread_mutex_init(&server->lock, NULL);
 	pthread_condattr_init(&attr);
@@ -678,13 +704,12 @@ int http_start(const struct http_options *options, struct npu_device *device,
 		MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION |
 			MHD_USE_POLL | MHD_USE_ITC,
 		0, NULL, NULL, on_access, server, MHD_OPTION_LISTEN_SOCKET,
-		server->listen_fd, MHD_OPTION_NOTIFY_COMPLETED, on_completed,
+		options->listen_fd, MHD_OPTION_NOTIFY_COMPLETED, on_completed,
 		server, MHD_OPTION_CONNECTION_LIMIT, CONNECTION_LIMIT,
 		MHD_OPTION_CONNECTION_TIMEOUT, IDLE_TIMEOUT_S, MHD_OPTION_END);
 	if (!server->daemon) {
 		log_error("the HTTP server does not start: %s",
 			  strerror(errno));
-		close(server->listen_fd);
 		release(server);
 		return -EIO;
 	}

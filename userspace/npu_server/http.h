@@ -15,12 +15,21 @@
 struct http_server;
 
 struct http_options {
-	const char *host;		/* "addr:port", "[v6]:port", ":port" */
+	const char *host;
+	int listen_fd;			/* of http_bind() */
 	const char *api_key;		/* NULL: none asked for */
 	struct api_defaults defaults;
 };
 
-/* Messages go to the log. Everything passed is used until http_stop(). */
+/*
+ * A socket for @host, which is "addr:port", "[v6]:port" or ":port". Nobody can
+ * connect yet, but it is known that it will work. Negative: told in the log.
+ */
+int http_bind(const char *host);
+/*
+ * Messages go to the log. Everything passed is used until http_stop(); when all
+ * goes well the socket is the server's.
+ */
 int http_start(const struct http_options *options, struct npu_device *device,
 	       struct npu_model *model, struct engine *engine,
 	       struct metrics *metrics, struct http_server **server);

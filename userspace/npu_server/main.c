@@ -21,6 +21,7 @@ struct server {
 	struct metrics *metrics;
 	struct engine *engine;
 	struct http_server *http;
+	int listen_fd;	/* -1: none, or the HTTP server's */
 };
 
 static volatile sig_atomic_t stop_signal;
@@ -128,7 +129,7 @@ static int load(struct server *server)
 	if (configure_router(server))
 		return -1;
 	if (npu_model_load(server->device, o->model, &options, &server->model))
-		return fail(o->model);
+		return fail("cannot load the model");
 	npu_model_info(server->model, &model);
 	log_info("%s (%s, %s): pool of %.1f MB, %u of %u experts resident, %u slots of %u tokens, loaded in %.2f s",
 		 model.name, model.architecture, model.quantization,
@@ -144,6 +145,7 @@ static int start(struct server *server)
 	const struct engine_options engine = { .queue_limit = o->queue_limit };
 	const struct http_options http = {
 		.host = o->host,
+		.listen_fd = server->listen_fd,
 		.api_key = o->api_key,
 		.defaults = {
 			.temperature = (float)o->temperature,
@@ -161,12 +163,17 @@ static int start(struct server *server)
 		log_error("the engine does not start: %s", strerror(-err));
 		return -1;
 	}
-	return http_start(&http, server->device, server->model, server->engine,
-			  server->metrics, &server->http);
+	err = http_start(&http, server->device, server->model, server->engine,
+			 server->metrics, &server->http);
+	if (!err)
+		server->listen_fd = -1;
+	return err;
 }
 
 static void stop(struct server *server)
 {
+	if (server->listen_fd >= 0)
+		close(server->listen_fd);
 	if (server->http)
 		http_quiesce(server->http);
 	if (server->engine)
@@ -215,13 +222,18 @@ int main(int argc, char **argv)
 		return ret > 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 	}
 	catch_signals(&outside);
-	ret = load(&server);
+	/* Before a model is loaded for minutes. */
+	server.listen_fd = http_bind(server.options.host);
+	ret = server.listen_fd < 0 ? -1 : load(&server);
 	if (!ret)
 		ret = start(&server);
 	if (!ret) {
 		while (!stop_signal)
 			sigsuspend(&outside);
 		log_info("ending on signal %d", (int)stop_signal);
+	} else if (stop_pending()) {
+		log_info("ending on a signal");
+		ret = 0;
 	}
 	stop(&server);
 	options_release(&server.options);

@@ -42,9 +42,13 @@ int api_parse_completion(const char *body, size_t bytes, bool chat,
 char *api_render_error(const struct api_error *error);
 char *api_render_completion(struct request *request,
 			    const struct npu_model *model);
-/* One SSE chunk with @text; the first one of a chat carries the role. */
+/*
+ * One SSE chunk with @text and the log probabilities from @logprobs_from on;
+ * the first one of a chat carries the role.
+ */
 char *api_render_chunk(struct request *request, const struct npu_model *model,
-		       const char *text, size_t bytes, bool first, bool last);
+		       const char *text, size_t bytes, uint32_t logprobs_from,
+		       bool first, bool last);
 char *api_render_usage_chunk(struct request *request,
 			     const struct npu_model *model);
 char *api_render_models(const struct npu_model *model, int64_t created);

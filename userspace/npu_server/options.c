@@ -95,7 +95,7 @@ static int set_number(struct options *options, const struct option_row *row,
 	    (row->kind == KIND_COUNT &&
 	     number != (double)(uint32_t)number)) {
 		fprintf(stderr,
-			"npu_server: %s: %s must be %s from %g to %g, not '%s'\n",
+			"npu_server: %s: %s must be %s from %.10g to %.10g, not '%s'\n",
 			where, row->name,
 			row->kind == KIND_COUNT ? "a whole number" : "a number",
 			row->low, row->high, value);
@@ -181,6 +181,10 @@ static int read_conf(struct options *options, const char *path, bool must_exist)
 			ret = set_key(options, trim(text), trim(equals + 1),
 				      where);
 		}
+	}
+	if (!ret && ferror(file)) {
+		fprintf(stderr, "npu_server: %s: %s\n", path, strerror(errno));
+		ret = -1;
 	}
 	fclose(file);
 	return ret;

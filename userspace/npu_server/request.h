@@ -37,6 +37,7 @@ struct logprob_entry {
 	struct token_logprob chosen;
 	struct token_logprob top[REQUEST_MAX_TOP_LOGPROBS];
 	uint32_t top_count;
+	uint32_t offset;	/* characters of the answer before it */
 };
 
 struct request_timing {
@@ -87,6 +88,7 @@ struct request {
 	struct text_filter filter;
 	uint32_t slot;
 	uint32_t position;	/* tokens that are in the KV cache */
+	uint32_t characters;	/* in the answer's tokens so far */
 	int32_t next_token;	/* last sampled one, not yet in the cache */
 	struct request *next;	/* in the queue */
 };

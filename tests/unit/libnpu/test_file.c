@@ -354,6 +354,45 @@ static void test_not_files(void)
 	rmdir(dir);
 }
 
+/* What is refused before the device is needed, by a message with one path. */
+static void expect_load(struct builder *b, int error, const char *text)
+{
+	struct npu_model *model;
+	const char *at;
+
+	builder_write(b, path);
+	builder_clear(b);
+	ok(npu_model_load(NULL, path, NULL, &model) == error &&
+	   strstr(npu_error(), text), "not loaded: %s", npu_error());
+	at = strstr(npu_error(), path);
+	ok(at == npu_error() && !strstr(at + 1, path),
+	   "the path is there once");
+}
+
+static void test_load(void)
+{
+	struct builder b;
+
+	builder_init(&b);
+	builder_place(&b);
+	memset(b.header.target, 0, sizeof(b.header.target));
+	memcpy(b.header.target, "m7", 2);
+	builder_seal(&b);
+	expect_load(&b, -ENOTSUP, "made for target \"m7\"");
+
+	build(&b);
+	b.contents[0].stored[0] ^= 1;
+	expect_load(&b, -EBADMSG, "section 0 (metadata): altered");
+
+	builder_init(&b);
+	builder_store(&b, 0, "[", 1);
+	b.sections[0].loaded_bytes = 1;
+	b.sections[0].loaded_xxh3 = b.sections[0].stored_xxh3;
+	builder_place(&b);
+	builder_seal(&b);
+	expect_load(&b, -EBADMSG, "metadata: not JSON");
+}
+
 int main(void)
 {
 	/* In memory: it is written some ten thousand times. */
@@ -370,5 +409,6 @@ int main(void)
 	test_fields();
 	test_contents();
 	test_not_files();
+	test_load();
 	return done();
 }

@@ -153,6 +153,11 @@ static void test_bad_preload(void)
 	npu_preload_init(&p, 0, 0);
 	ok(npu_preload_parse(&p, "{\"expert_preload\":[]}", 21) == 0,
 	   "an empty list suits a dense model");
+	ok(npu_preload_read(&p, "/dev/null") == -EINVAL &&
+	   strstr(npu_error(), "/dev/null: preload config"),
+	   "a bad file is named: %s", npu_error());
+	ok(npu_preload_read(&p, "/") == -EISDIR &&
+	   strstr(npu_error(), "directory"), "a directory: %s", npu_error());
 	ok(npu_preload_read(&p, "/nonexistent/p.json") == -ENOENT,
 	   "no such file: %s", npu_error());
 	npu_preload_clear(&p);

@@ -4,10 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <utf8proc.h>
 
 #include <npu/npu.h>
 #include "../tap.h"
 #include "chat.h"
+#include "text.h"
 #include "tokenizer.h"
 
 #define SPECIAL	NPU_TOKENIZE_SPECIAL
@@ -340,11 +342,87 @@ static void test_chat(void)
 	npu_tokenizer_destroy(t);
 }
 
+/* What decomposes, composes, combines, and Hangul. */
+static const uint32_t odd_chars[] = {
+	'a', 'e', 0xe9, 0x300, 0x301, 0x316, 0x323, 0x327, 0x344, 0x345,
+	0xf71, 0xf73, 0xf81, 0x1100, 0x1161, 0x11a8, 0x1e69, 0x1fb7, 0x2126,
+	0xac00, 0xac01, 0xfb01, 0xfdfa, 0x1d15e, 0x1d165, 0x1f600,
+};
+
+static bool same_form(const char *text, size_t size, enum npu_normal_form form,
+		      utf8proc_option_t options)
+{
+	utf8proc_uint8_t *expected = NULL;
+	utf8proc_ssize_t n = utf8proc_map((const utf8proc_uint8_t *)text,
+					  (utf8proc_ssize_t)size, &expected,
+					  UTF8PROC_STABLE | options);
+	struct npu_text got = { 0 };
+	bool same = n >= 0 && !npu_text_append_form(&got, text, size, form) &&
+		    got.size == (size_t)n &&
+		    !memcmp(got.bytes, expected, got.size);
+
+	free(expected);
+	npu_text_clear(&got);
+	return same;
+}
+
+static void test_normalize(void)
+{
+	const unsigned int total = sizeof(odd_chars) / sizeof(odd_chars[0]);
+	unsigned int round, i, state = 1, wrong = 0;
+
+	for (round = 0; round < 5000; round++) {
+		utf8proc_uint8_t text[40 * 4];
+		utf8proc_ssize_t size = 0;
+
+		for (i = 0; i <= round % 40; i++) {
+			uint32_t c = odd_chars[(state >> 16) % total];
+
+			state = state * 1103515245 + 12345;
+			size += utf8proc_encode_char((utf8proc_int32_t)c,
+						     text + size);
+		}
+		wrong += !same_form((char *)text, (size_t)size, NPU_FORM_NFC,
+				    UTF8PROC_COMPOSE);
+		wrong += !same_form((char *)text, (size_t)size, NPU_FORM_NFD,
+				    UTF8PROC_DECOMPOSE);
+		wrong += !same_form((char *)text, (size_t)size, NPU_FORM_NFKC,
+				    UTF8PROC_COMPOSE | UTF8PROC_COMPAT);
+		wrong += !same_form((char *)text, (size_t)size, NPU_FORM_NFKD,
+				    UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT);
+	}
+	ok(!wrong, "normal forms are utf8proc's (%u are not)", wrong);
+}
+
+/* Sorted by exchanging neighbours these would take hours. */
+static void test_many_marks(void)
+{
+	const size_t pairs = 1 << 20;
+	char *text = malloc(1 + 4 * pairs);
+	struct npu_text got = { 0 };
+	size_t i;
+
+	if (!text)
+		return;
+	text[0] = 'e';
+	for (i = 0; i < pairs; i++)
+		memcpy(text + 1 + 4 * i, "\xcc\x81\xcc\x96", 4);
+	ok(npu_text_append_form(&got, text, 1 + 4 * pairs, NPU_FORM_NFC) == 0 &&
+	   got.size == 4 * pairs &&
+	   !memcmp(got.bytes, "\xc3\xa9\xcc\x96\xcc\x96", 6) &&
+	   !memcmp(got.bytes + got.size - 2, "\xcc\x81", 2),
+	   "a million marks in the wrong order");
+	npu_text_clear(&got);
+	free(text);
+}
+
 int main(void)
 {
 	test_merges();
 	test_special();
 	test_forms();
+	test_normalize();
+	test_many_marks();
 	test_splits();
 	test_words();
 	test_back();

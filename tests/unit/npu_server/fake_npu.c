@@ -3,8 +3,10 @@
  * libnpu without a device, to test the server's own half: HTTP, batching,
  * cancellation, limits. The model is an echo: tokens are bytes, and an answer
  * repeats the prompt. Two of its words change that, wherever they stand in the
- * prompt: "!loop" never ends, "!fail" makes every step that it is in fail.
- * FAKE_STEP_MS in the environment makes a step take so long.
+ * prompt: "!loop" never ends, "!fail" makes every step that it is in fail. The
+ * tokenizer has a token for DEL that the model has not.
+ * FAKE_STEP_MS in the environment makes a step take so long, FAKE_LOAD_MS
+ * loading.
  */
 #include <errno.h>
 #include <npu/npu.h>
@@ -91,12 +93,29 @@ int npu_router_stats(struct npu_device *device, struct npu_router_stats *stats)
 	return 0;
 }
 
+static int pass_time(const struct npu_model_options *options)
+{
+	const char *ms = getenv("FAKE_LOAD_MS");
+	struct npu_load_progress progress = { .total = ms ? atol(ms) : 0 };
+
+	for (; progress.done < progress.total; progress.done++) {
+		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+		if (options->progress(options->progress_user, &progress))
+			return fail(-ECANCELED, "loading was cancelled");
+	}
+	return 0;
+}
+
 int npu_model_load(struct npu_device *device, const char *path,
 		   const struct npu_model_options *options,
 		   struct npu_model **out)
 {
-	struct npu_model *model = calloc(1, sizeof(*model));
+	struct npu_model *model;
+	int err = pass_time(options);
 
+	if (err)
+		return err;
+	model = calloc(1, sizeof(*model));
 	if (!model)
 		return fail(-ENOMEM, "out of memory");
 	model->slots = options->slots;
@@ -145,7 +164,7 @@ int npu_tokenize(const struct npu_tokenizer *tokenizer, const char *text,
 		 size_t length, uint32_t flags, int32_t *tokens, size_t max)
 {
 	for (size_t i = 0; i < length && i < max; i++)
-		tokens[i] = (unsigned char)text[i];
+		tokens[i] = text[i] == 0x7f ? VOCAB : (unsigned char)text[i];
 	return (int)length;
 }
 

@@ -216,6 +216,44 @@ class Answers(unittest.TestCase):
         self.assertAlmostEqual(content[0]["logprob"], 0, 5)
         self.assertEqual(len(content[0]["top_logprobs"]), 2)
         self.assertEqual(content[0]["top_logprobs"][0]["token"], "a")
+        self.assertEqual(content[0]["top_logprobs"][0]["logprob"],
+                         content[0]["logprob"])
+
+    def test_text_logprobs(self):
+        """Completions have them as parallel lists, offsets in characters."""
+        logprobs = self.server.complete("\u20acab", logprobs=2)["logprobs"]
+        self.assertEqual(logprobs["tokens"], ["\ufffd"] * 3 + ["a", "b"])
+        self.assertEqual(logprobs["text_offset"], [0, 1, 1, 1, 2])
+        self.assertAlmostEqual(logprobs["token_logprobs"][3], 0, 5)
+        # Among equals the lowest id, which is NUL.
+        self.assertEqual(list(logprobs["top_logprobs"][3]), ["a", "\0"])
+        self.assertAlmostEqual(logprobs["top_logprobs"][3]["\0"], -30, 3)
+        logprobs = self.server.complete("ab", logprobs=0)["logprobs"]
+        self.assertEqual(logprobs["top_logprobs"], [{}, {}])
+
+    def test_stream_logprobs(self):
+        """Each token's come once, and with its chunk."""
+        chunks = self.stream({"messages": [{"role": "user", "content": "abc"}],
+                              "logprobs": True})
+        got = [(chunk["choices"][0]["delta"].get("content"),
+                [e["token"]
+                 for e in chunk["choices"][0]["logprobs"]["content"]])
+               for chunk in chunks]
+        self.assertEqual(sum((tokens for _, tokens in got), []),
+                         ["a", "b", "c"])
+        for text, tokens in got[:-1]:
+            self.assertIn(text, "".join(tokens))
+
+    def test_unprintable(self):
+        """An error is valid JSON whatever it quotes, wherever it is cut."""
+        for path, shown in (("/%ff%fe", "\ufffd"), ("/%e2%82%ac", "\u20ac"),
+                            ("/" + "%e2%82%ac" * 300, "\u20ac"),
+                            ("/a" + "%e2%82%ac" * 300, "\u20ac"),
+                            ("/aa" + "%e2%82%ac" * 300, "\u20ac")):
+            with self.subTest(path=path):
+                status, data, _ = self.server.ask("GET", path)
+                self.assertEqual(status, 404)
+                self.assertIn(shown, data["error"]["message"])
 
     def test_refused(self):
         """Bad requests are refused with the parameter at fault."""
@@ -228,6 +266,9 @@ class Answers(unittest.TestCase):
                 (text, {}, "prompt"),
                 (text, {"prompt": ""}, "prompt"),
                 (text, {"prompt": [1, 999]}, "prompt"),
+                (text, {"prompt": "a\x7f"}, "prompt"),
+                (chat, {"messages": [{"role": "user", "content": "\x7f"}]},
+                 "messages"),
                 (text, {"prompt": [-1]}, "prompt"),
                 (text, {"prompt": "a", "temperature": "hot"}, "temperature"),
                 (text, {"prompt": "a", "temperature": 2.5}, "temperature"),
@@ -235,6 +276,7 @@ class Answers(unittest.TestCase):
                 (text, {"prompt": "a", "max_tokens": 0}, "max_tokens"),
                 (text, {"prompt": "a", "max_tokens": 1.5}, "max_tokens"),
                 (text, {"prompt": "a", "n": 2}, "n"),
+                (text, {"prompt": "a", "echo": True}, "echo"),
                 (text, {"prompt": "a", "stop": [1]}, "stop"),
                 (text, {"prompt": "a", "stop": ""}, "stop"),
                 (text, {"prompt": "a", "stop": ["x"] * 17}, "stop"),
@@ -250,6 +292,13 @@ class Answers(unittest.TestCase):
                  "messages"),
                 (chat, {"messages": [{"role": "user", "content": [
                     {"type": "image_url"}]}]}, "messages[0].content"),
+                (chat, {"messages": [{"role": "user", "content": "a\0b"}]},
+                 "messages[0].content"),
+                (chat, {"messages": [{"role": "user", "content": [
+                    {"type": "text", "text": "a\0b"}]}]},
+                 "messages[0].content"),
+                (chat, {"messages": [{"role": "user\0x", "content": "a"}]},
+                 "messages"),
                 (chat, {"messages": hello, "tools": [{}]}, "tools"),
                 (chat, {"messages": hello, "response_format":
                         {"type": "json_object"}}, "response_format"),
@@ -397,6 +446,31 @@ class Load(unittest.TestCase):
             server.process.send_signal(signal.SIGTERM)
             self.assertEqual(connection.getresponse().status, 503)
             self.assertEqual(server.process.wait(PATIENCE), 0)
+        # A stream that is cut off must not look like one that ended.
+        with Server("--grace", "0", step_ms=20) as server:
+            connection = server.connect()
+            connection.request("POST", "/v1/completions", json.dumps(
+                {"prompt": "!loop", "stream": True}))
+            self.assertTrue(server.wait_idle(1))
+            server.process.send_signal(signal.SIGTERM)
+            got = list(events(connection.getresponse()))
+            self.assertIn("stopping", json.loads(got[-1])["error"]["message"])
+            self.assertNotIn('"finish_reason":"', "".join(got))
+            self.assertEqual(server.process.wait(PATIENCE), 0)
+
+
+    def test_sigterm_while_loading(self):
+        """SIGTERM ends it while the model is loaded, and that is no failure."""
+        with subprocess.Popen(
+                [PROGRAM, "--model", "echo.npu", "--host", "127.0.0.1:0",
+                 "--conf", os.devnull], stderr=subprocess.PIPE, text=True,
+                env=dict(os.environ, FAKE_LOAD_MS="100000")) as process:
+            for line in process.stderr:
+                if "loading" in line:
+                    break
+            process.send_signal(signal.SIGTERM)
+            self.assertIn("cancelled", process.stderr.read())
+            self.assertEqual(process.wait(PATIENCE), 0)
 
 
 class Options(unittest.TestCase):
@@ -422,16 +496,33 @@ class Options(unittest.TestCase):
                               (("--conf", os.devnull), "--model"),
                               (("--max-concurrent", "0"), "max-concurrent"),
                               (("--max-concurrent", "2x"), "2x"),
+                              (("--max-seq-len", "0"), "16777216"),
                               (("--model", "m", "--host", "x"), "--host"),
                               (("--model", "m", "--kv-cache-type", "f8"),
                                "kv-cache-type"),
                               (("--model", "m", "--conf", "/nowhere"),
                                "/nowhere"),
+                              (("--model", "m", "--conf", "/"),
+                               "directory"),
+                              (("--model", "m", "--host", "127.0.0.1:65536"),
+                               "--host"),
+                              (("--model", "m", "--host", "127.0.0.1:-1"),
+                               "--host"),
                               (("--model", "m", "surplus"), "surplus")):
             with self.subTest(options=options):
                 status, _, err = self.run_program(*options)
                 self.assertEqual(status, 1)
                 self.assertIn(word, err)
+
+    def test_taken(self):
+        """A port in use is told before anything is loaded."""
+        with Server() as server:
+            status, _, err = self.run_program(
+                "--model", "m", "--conf", os.devnull,
+                "--host", f"127.0.0.1:{server.port}")
+            self.assertEqual(status, 1)
+            self.assertIn("in use", err)
+            self.assertEqual(len(err.splitlines()), 1, err)
 
     def test_told_everywhere(self):
         """--help, the man page and the completion name the same options."""
@@ -459,6 +550,7 @@ class Options(unittest.TestCase):
                 self.assertEqual(server.ask("GET", "/health")[1]["slots"], 7)
                 self.assertEqual(server.ask("GET", "/v1/models")[0], 401)
                 for key, want in (("Bearer secret", 200),
+                                  ("bearer secret", 200),
                                   ("Bearer secre", 401),
                                   ("Bearer secrets", 401),
                                   ("Basic secret", 401)):
