@@ -26,7 +26,7 @@ from tokenizer import Tokenizer, train as train_bpe
 
 DEMO = pathlib.Path(__file__).resolve().parents[1] / "demo"
 DIALOGUES = 40000
-STEPS = 1600
+STEPS = 2900
 RANKS = 2
 ROOM = 2048                 # tokens of a batch, per process
 RATE, WARM_UP, FLOOR = 4e-3, 100, 0.02
