@@ -41,6 +41,7 @@ struct engine {
 	atomic_bool cancel_all;	/* read without the lock */
 
 	/* The thread's own. */
+	uint32_t turn;			/* slot that comes first in a step */
 	struct request **slots;
 	struct npu_step_token *tokens;
 	struct request **owners;	/* whose the out rows are */
@@ -217,33 +218,65 @@ static void add_token(struct engine *engine, struct batch *batch,
 		engine->owners[batch->outs++] = request;
 }
 
-static void build_batch(struct engine *engine, struct batch *batch)
+/* The slots in the order of this step, which begins at another one each time. */
+static struct request *slot_in_turn(const struct engine *engine, uint32_t i)
 {
-	const struct npu_model_info *info = &engine->info;
-	uint32_t room;
+	return engine->slots[(engine->turn + i) % engine->info.slots];
+}
 
-	*batch = (struct batch){ 0 };
-	for (uint32_t i = 0; i < info->slots; i++) {
-		struct request *r = engine->slots[i];
+static void add_generating(struct engine *engine, struct batch *batch,
+			   uint32_t max_outs)
+{
+	for (uint32_t i = 0; i < engine->info.slots; i++) {
+		struct request *r = slot_in_turn(engine, i);
 
-		if (r && generating(r) && batch->count < info->max_tile &&
-		    batch->outs < info->max_out)
+		if (r && generating(r) && batch->outs < max_outs &&
+		    batch->count < engine->info.max_tile)
 			add_token(engine, batch, r, r->next_token, r->position,
 				  true);
 	}
-	room = info->max_tile - batch->count;
-	if (batch->count && room > PREFILL_BESIDE_DECODE)
-		room = PREFILL_BESIDE_DECODE;
-	for (uint32_t i = 0; i < info->slots && room; i++) {
-		struct request *r = engine->slots[i];
+}
 
-		if (!r || generating(r) || batch->outs == info->max_out)
+static void add_prompts(struct engine *engine, struct batch *batch,
+			uint32_t room)
+{
+	for (uint32_t i = 0; i < engine->info.slots && room; i++) {
+		struct request *r = slot_in_turn(engine, i);
+
+		if (!r || generating(r) || batch->outs == engine->info.max_out)
 			continue;
 		for (uint32_t p = r->position; p < r->prompt_count && room;
 		     p++, room--)
 			add_token(engine, batch, r, r->prompt[p], p,
 				  p + 1 == r->prompt_count);
 	}
+}
+
+static bool any_prompt(const struct engine *engine)
+{
+	for (uint32_t i = 0; i < engine->info.slots; i++)
+		if (engine->slots[i] && !generating(engine->slots[i]))
+			return true;
+	return false;
+}
+
+/*
+ * There may be more slots than rows of results in a step. Slots take turns
+ * then, and a prompt finds a row free, so that nobody waits for somebody
+ * else's answer to end.
+ */
+static void build_batch(struct engine *engine, struct batch *batch)
+{
+	const struct npu_model_info *info = &engine->info;
+	uint32_t spare = any_prompt(engine), room;
+
+	*batch = (struct batch){ 0 };
+	add_generating(engine, batch, info->max_out - spare);
+	room = info->max_tile - batch->count;
+	if (batch->count && room > PREFILL_BESIDE_DECODE)
+		room = PREFILL_BESIDE_DECODE;
+	add_prompts(engine, batch, room);
+	engine->turn = (engine->turn + 1) % info->slots;
 }
 
 static bool is_eos(const struct engine *engine, int32_t token)

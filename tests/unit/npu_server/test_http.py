@@ -416,6 +416,25 @@ class Load(unittest.TestCase):
             self.assertIn('npu_requests_total{reason="cancelled"} 2', page)
         self.assertEqual(server.status, 0, server.log)
 
+    def test_more_slots_than_rows(self):
+        """More answers under way than a step has rows: none waits for ever."""
+        with Server("--max-concurrent", "20", "--max-seq-len", "50000",
+                    step_ms=2) as server:
+            holders = []
+            for busy in range(1, 20):
+                holder = server.connect()
+                holder.request("POST", "/v1/completions", json.dumps(
+                    {"prompt": "!loop", "stream": True}))
+                holders.append(holder)
+                self.assertTrue(server.wait_idle(busy))
+            self.assertEqual(server.complete("quick")["text"], "quick")
+            self.assertEqual(
+                server.ask("GET", "/health")[1]["slots_busy"], 19)
+            for holder in holders:
+                holder.sock.shutdown(socket.SHUT_RDWR)
+                holder.close()
+        self.assertEqual(server.status, 0, server.log)
+
     def test_slow_reader(self):
         """A client that doesn't read its stream holds nobody up."""
         with Server("--max-concurrent", "2") as server:
