@@ -291,12 +291,13 @@ class Board:
 
     def _device_tree(self):
         """QEMU's own tree for this machine with the board's overlay on it."""
-        overlay = os.path.join(TREE, "dts", "m6-npu-vm.dtso")
+        dts = os.path.join(TREE, "dts")
         pool = pool_size(self.mem) if self.emulator else 64 << 20
         machine = self._machine_args()
-        with open(overlay, "rb") as stream:
-            text = stream.read()
-        key = hashlib.sha256(repr((machine, pool)).encode() + text)
+        key = hashlib.sha256(repr((machine, pool)).encode())
+        for name in ("compile", "m6-npu-vm.dtso", "m6-npu.dtsi"):
+            with open(os.path.join(dts, name), "rb") as stream:
+                key.update(stream.read())
         cache = os.environ.get("M6_VM_CACHE", "/cache/vm")
         result = os.path.join(cache, f"{key.hexdigest()[:16]}.dtb")
         if os.path.exists(result):
@@ -304,12 +305,11 @@ class Board:
         os.makedirs(cache, exist_ok=True)
         base, plugin = self.path("virt.dtb"), self.path("npu.dtbo")
         machine[1] += f",dumpdtb={base}"
-        source = text.replace(b"M6_POOL_SIZE",
-                              b"%#x %#x" % (pool >> 32, pool & 0xffffffff))
         self._tool([self.target["qemu"], "-nodefaults", "-display", "none"]
                    + machine)
-        self._tool(["dtc", "-q", "-@", "-I", "dts", "-O", "dtb", "-o",
-                    plugin, "-"], source)
+        self._tool([os.path.join(dts, "compile"),
+                    os.path.join(dts, "m6-npu-vm.dtso"), plugin,
+                    f"-DM6_POOL_SIZE={pool:#x}"])
         self._tool(["fdtoverlay", "-i", base, "-o", self.path("board.dtb"),
                     plugin])
         shutil.move(self.path("board.dtb"), result + f".{os.getpid()}")
@@ -317,8 +317,8 @@ class Board:
         return result
 
     @staticmethod
-    def _tool(argv, text=None):
-        done = subprocess.run(argv, input=text, stdout=subprocess.DEVNULL,
+    def _tool(argv):
+        done = subprocess.run(argv, stdout=subprocess.DEVNULL,
                               stderr=subprocess.PIPE, check=False)
         if done.returncode:
             raise BoardError(f"{argv[0]} failed: " + done.stderr.decode())
