@@ -34,7 +34,19 @@ static void cmdlist_seal(struct m6npu_bo *bo)
 	WRITE_ONCE(bo->flags, bo->flags | DRM_M6NPU_BO_SEALED);
 	drm_vma_node_unmap(&bo->base.vma_node, drm->anon_inode->i_mapping);
 	m6npu_bo_sync_device(bo, 0, bo->base.size);
-	m6npu_vm_protect(bo->vm, &bo->va, m6npu_block_dma(&bo->block), false);
+	m6npu_vm_write(bo->vm, bo->va.start, bo->va.size,
+		       m6npu_block_dma(&bo->block), false);
+	m6npu_vm_invalidate(bo->vm);
+}
+
+static int cmdlist_check_seal(const struct m6npu_bo *bo)
+{
+	/* Others could go on writing to it. */
+	if (bo->flags & (DRM_M6NPU_BO_EXPORTED | DRM_M6NPU_BO_IMPORTED))
+		return -EPERM;
+	if (!m6npu_vm_is_idle(bo->vm) || READ_ONCE(bo->windows))
+		return -EBUSY;
+	return 0;
 }
 
 static int cmdlist_try_seal(struct m6npu_bo *bo)
@@ -45,11 +57,13 @@ static int cmdlist_try_seal(struct m6npu_bo *bo)
 	if (err)
 		return err;
 	if (bo->flags & DRM_M6NPU_BO_SEALED)
-		err = 0;
-	else if (!m6npu_vm_is_idle(bo->vm))
-		err = -EBUSY;
-	else
+		goto unlock;
+	err = cmdlist_check_seal(bo);
+	if (!err)
+		err = m6npu_bo_use_locked(bo, 0, bo->base.size);
+	if (!err)
 		cmdlist_seal(bo);
+unlock:
 	dma_resv_unlock(bo->base.resv);
 	return err;
 }

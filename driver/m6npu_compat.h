@@ -6,6 +6,7 @@
 #ifndef M6NPU_COMPAT_H
 #define M6NPU_COMPAT_H
 
+#include <linux/device.h>
 #include <linux/kobject.h>
 
 #include <drm/drm_device.h>
@@ -44,6 +45,27 @@ static inline void m6npu_compat_sched_start(struct drm_gpu_scheduler *sched,
 	drm_sched_start(sched, error);
 #else
 	drm_sched_start(sched);
+#endif
+}
+
+/*
+ * drm_sched_entity_fini(), and then the entity is really gone. If the scheduler
+ * pops a job while the entity is being killed, it puts it back in the run
+ * queue's tree for the sake of the next job, and nobody takes it out again.
+ */
+static inline void m6npu_compat_entity_fini(struct drm_sched_entity *entity)
+{
+	drm_sched_entity_fini(entity);
+#ifdef M6NPU_HAVE_SCHED_RQ_TREE
+	spin_lock(&entity->lock);
+	spin_lock(&entity->rq->lock);
+	if (!RB_EMPTY_NODE(&entity->rb_tree_node)) {
+		rb_erase_cached(&entity->rb_tree_node,
+				&entity->rq->rb_tree_root);
+		RB_CLEAR_NODE(&entity->rb_tree_node);
+	}
+	spin_unlock(&entity->rq->lock);
+	spin_unlock(&entity->lock);
 #endif
 }
 

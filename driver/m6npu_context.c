@@ -3,7 +3,8 @@
  * DOC: Contexts
  *
  * An open file is a context: an address space, an expert table, queues of
- * jobs, a history of those that ended, and events.
+ * jobs, a history of those that ended, and events. The driver makes contexts
+ * for itself, too (m6npu_copy.c); those have no file and no events.
  *
  * Closing is in two steps. m6npu_context_stop() comes first, before the DRM
  * core releases the file's buffers: it drops what is queued, has the device
@@ -25,6 +26,7 @@
 #include <drm/drm_gem.h>
 #include <drm/drm_print.h>
 
+#include "m6npu_compat.h"
 #include "m6npu_context.h"
 #include "m6npu_event.h"
 
@@ -48,6 +50,19 @@ void m6npu_contexts_exit(void)
 	destroy_workqueue(m6npu_context_wq);
 }
 
+static void context_set_owner(struct m6npu_context *ctx, struct drm_file *file)
+{
+	ctx->file = file;
+	if (file) {
+		ctx->pid = task_tgid_nr(current);
+		get_task_comm(ctx->comm, current);
+		m6npu_events_open(ctx);
+	} else {
+		strscpy(ctx->comm, "kernel");
+	}
+}
+
+/* @file: whose context it is, or NULL if it is the driver's own */
 struct m6npu_context *m6npu_context_create(struct m6npu_device *m6npu,
 					   struct drm_file *file)
 {
@@ -70,9 +85,6 @@ struct m6npu_context *m6npu_context_create(struct m6npu_device *m6npu,
 	drm_dev_get(&m6npu->drm);
 	__module_get(THIS_MODULE);
 	kref_init(&ctx->ref);
-	ctx->file = file;
-	ctx->pid = task_tgid_nr(current);
-	get_task_comm(ctx->comm, current);
 	ctx->next_job = 1;
 	mutex_init(&ctx->submit_lock);
 	xa_init(&ctx->entities);
@@ -80,8 +92,8 @@ struct m6npu_context *m6npu_context_create(struct m6npu_device *m6npu,
 	INIT_LIST_HEAD(&ctx->jobs);
 	init_waitqueue_head(&ctx->jobs_wait);
 	m6npu_experts_init(ctx);
+	context_set_owner(ctx, file);
 
-	m6npu_events_open(ctx);
 	mutex_lock(&m6npu->contexts_lock);
 	list_add_tail(&ctx->link, &m6npu->contexts);
 	mutex_unlock(&m6npu->contexts_lock);
@@ -211,7 +223,7 @@ static void context_drop_queued(struct m6npu_context *ctx)
 
 	mutex_lock(&ctx->submit_lock);
 	xa_for_each(&ctx->entities, key, entity) {
-		drm_sched_entity_fini(entity);
+		m6npu_compat_entity_fini(entity);
 		kfree(entity);
 	}
 	xa_destroy(&ctx->entities);
@@ -244,8 +256,8 @@ static void context_end_running(struct m6npu_context *ctx)
 }
 
 /**
- * m6npu_context_stop() - end all jobs of a file that is being closed
- * @ctx: context; no ioctl of the file is running
+ * m6npu_context_stop() - end all jobs of a context that is being closed
+ * @ctx: context; no ioctl of its file is running
  */
 void m6npu_context_stop(struct m6npu_context *ctx)
 {
@@ -259,7 +271,7 @@ void m6npu_context_stop(struct m6npu_context *ctx)
 }
 
 /**
- * m6npu_context_close() - give back what a closed file's context owns
+ * m6npu_context_close() - give back what a context owns
  * @ctx: stopped context, put by this
  */
 void m6npu_context_close(struct m6npu_context *ctx)

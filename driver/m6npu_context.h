@@ -22,9 +22,9 @@
 #define M6NPU_CONTEXT_MAX_HANGS		3
 
 /**
- * struct m6npu_context - what belongs to one open file
+ * struct m6npu_context - what belongs to one open file, or to a copier
  *
- * Referenced by the file and by each of its jobs.
+ * Referenced by its owner and by each of its jobs.
  */
 struct m6npu_context {
 	/** @ref: see m6npu_context_get() */
@@ -35,11 +35,11 @@ struct m6npu_context {
 	struct list_head link;
 	/** @m6npu: the device; the file keeps it alive, and so do jobs */
 	struct m6npu_device *m6npu;
-	/** @file: valid while @events_open, and in ioctls */
+	/** @file: valid while @events_open, and in ioctls; NULL for a copier */
 	struct drm_file *file;
-	/** @pid: of the process that opened the file, for debugfs */
+	/** @pid: of the process that opened the file, 0 if there is none */
 	pid_t pid;
-	/** @comm: its name then */
+	/** @comm: its name then, or "kernel" */
 	char comm[TASK_COMM_LEN];
 
 	/** @vm: address space; never NULL */

@@ -8,7 +8,7 @@
  *
  * ====================== ==================================================
  * mem_pool_info          pools and their largest free blocks
- * contexts               open files and what they have used
+ * contexts               open files and what they have used; pid 0 is us
  * rings                  units: what they do, what went wrong
  * router_cache           figures of the expert-router cache
  * enable_exception_log   1 to keep a log of exceptions

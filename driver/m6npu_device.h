@@ -29,10 +29,11 @@ struct dentry;
 /**
  * struct m6npu_device - one NPU
  *
- * Lock order, outermost first: &m6npu_context.submit_lock, the VM's
- * reservation, &m6npu_ring.lock, &drm_device.event_lock. @contexts_lock and
- * &m6npu_exceptions.drain_lock are taken before &m6npu_ring.lock and never
- * together with the first two.
+ * Lock order, outermost first: &m6npu_pool.defrag_lock,
+ * &m6npu_context.submit_lock, &m6npu_vm.gate, the VM's reservation,
+ * &m6npu_pool.lock, @contexts_lock, &m6npu_ring.lock,
+ * &drm_device.event_lock. &m6npu_exceptions.drain_lock is taken before
+ * &m6npu_ring.lock and never together with those before it.
  */
 struct m6npu_device {
 	/** @drm: the DRM device; everything here lives as long as it does */

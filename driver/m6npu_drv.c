@@ -17,8 +17,15 @@
  * m6npu_thermal.c   throttling
  * m6npu_pm.c        system sleep
  * m6npu_pool.c      contiguous memory
+ * m6npu_segment.c   where that comes from
+ * m6npu_block.c     a buffer's part of it
+ * m6npu_arena.c     where that lies; m6npu_plan.c where it should
+ * m6npu_defrag.c    moving it; m6npu_copy.c by the device
  * m6npu_gem.c       buffers
+ * m6npu_ready.c     their first use
+ * m6npu_prime.c     dma-bufs
  * m6npu_mmu.c       address spaces
+ * m6npu_window.c    their windows
  * m6npu_cmdlist.c   sealed command lists
  * m6npu_expert.c    expert tables, router cache
  * ================= ======================================================
@@ -154,6 +161,10 @@ static const struct drm_ioctl_desc m6npu_ioctls[] = {
 	M6NPU_IOCTL(EXPERT_BIND, m6npu_expert_bind_ioctl),
 	M6NPU_IOCTL(ROUTER_CTL, m6npu_router_ctl_ioctl),
 	M6NPU_IOCTL(RESET, m6npu_reset_ioctl),
+	M6NPU_IOCTL(POOL_FLUSH, m6npu_pool_flush_ioctl),
+	M6NPU_IOCTL(POOL_DEFRAG, m6npu_pool_defrag_ioctl),
+	M6NPU_IOCTL(REGION_MAP, m6npu_region_map_ioctl),
+	M6NPU_IOCTL(REGION_UNMAP, m6npu_region_unmap_ioctl),
 };
 
 static const struct drm_driver m6npu_drm_driver = {
@@ -162,6 +173,7 @@ static const struct drm_driver m6npu_drm_driver = {
 	.open = m6npu_open,
 	.postclose = m6npu_postclose,
 	.show_fdinfo = m6npu_fdinfo_show,
+	.gem_prime_import = m6npu_prime_import,
 	.ioctls = m6npu_ioctls,
 	.num_ioctls = ARRAY_SIZE(m6npu_ioctls),
 	.fops = &m6npu_fops,
@@ -247,6 +259,7 @@ static int m6npu_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	ret = m6npu_bring_up(m6npu);
 	if (ret)
 		goto err_quiesce;
+	m6npu_pools_prealloc(m6npu);
 	m6npu_debugfs_init(m6npu);
 	return 0;
 

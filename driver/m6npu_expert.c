@@ -38,6 +38,7 @@
 #include "m6npu_context.h"
 #include "m6npu_device.h"
 #include "m6npu_expert.h"
+#include "m6npu_gem.h"
 #include "m6npu_mmu.h"
 #include "m6npu_pt.h"
 
@@ -298,6 +299,24 @@ static void expert_bind(struct m6npu_context *ctx,
 		m6npu_as_invalidate(ctx->m6npu, ctx->vm->asid);
 }
 
+/* Weights that nobody wrote yet are zero, not what was there before. */
+static int expert_use(struct m6npu_context *ctx,
+		      const struct expert_bind *binds, u32 count)
+{
+	u32 i;
+	int err;
+
+	for (i = 0; i < count; i++) {
+		if (expert_state(binds[i].info) == M6NPU_EXPERT_ABSENT)
+			continue;
+		err = m6npu_vm_use(ctx->vm, binds[i].addr,
+				   lower_32_bits(binds[i].info));
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
 static int expert_apply(struct m6npu_context *ctx,
 			struct drm_m6npu_expert_bind *args)
 {
@@ -315,7 +334,9 @@ static int expert_apply(struct m6npu_context *ctx,
 		return PTR_ERR(binds);
 	}
 
-	err = expert_unbind(ctx, binds, args->count);
+	err = expert_use(ctx, binds, args->count);
+	if (!err)
+		err = expert_unbind(ctx, binds, args->count);
 	if (!err)
 		expert_bind(ctx, binds, args->count);
 	/* Also after a failure: experts were absent for a while. */

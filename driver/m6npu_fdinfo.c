@@ -33,5 +33,6 @@ void m6npu_fdinfo_show(struct drm_printer *p, struct drm_file *file)
 	drm_printf(p, "m6npu-router-hits:\t%llu\n", stats.router_hits);
 	drm_printf(p, "m6npu-router-misses:\t%llu\n", stats.router_misses);
 	drm_printf(p, "m6npu-expert-faults:\t%llu\n", stats.expert_faults);
+	m6npu_pools_show_usage(p, ctx->vm);
 	drm_show_memory_stats(p, file);
 }

@@ -2,8 +2,9 @@
 /**
  * DOC: Buffers
  *
- * A buffer is a block of a pool, mapped in its file's address space for life.
- * It is cleared before anyone sees it, and is not shared between files.
+ * A buffer is a block of a pool, with device addresses in its file's address
+ * space for life. Its memory is cleared, and mapped for the device, when it is
+ * first used (m6npu_ready.c).
  *
  * All buffers of an address space have one reservation, the address space's,
  * and each job adds its fence there. So "the jobs that may use this buffer" are
@@ -24,12 +25,12 @@
  * If no job was queued at 1 and 3 the same is done at once.
  *
  * CPU mappings are faulted in under the reservation, from where the block is
- * at that time, so that it can be moved: zap the mappings, wait for the jobs,
- * copy, map again. They are cached. On systems where the device does not snoop
- * caches BO_SYNC does what is needed, on others nothing.
+ * at that time, so that it can be moved (m6npu_defrag.c). They are cached. On
+ * systems where the device does not snoop caches BO_SYNC does what is needed,
+ * on others nothing.
  *
- * Lock order: mmap lock, &m6npu_pool.lock, reservation (only tried when the
- * pool's lock is held), &m6npu_vm.lock.
+ * Lock order: mmap lock, &m6npu_vm.gate, reservation, &m6npu_pool.lock,
+ * &m6npu_vm.lock.
  */
 
 #include <linux/dma-mapping.h>
@@ -64,23 +65,32 @@
 
 static void bo_unmap(struct m6npu_bo *bo)
 {
-	if (bo->mapped)
+	m6npu_bo_close_windows(bo);
+	if (bo->prepared)
 		m6npu_vm_unmap(bo->vm, &bo->va);
-	bo->mapped = false;
+	bo->prepared = false;
 }
 
 /* Gives back what bo_place() took; jobs cannot reach it any more. */
 static void bo_unplace(struct m6npu_bo *bo, bool dying)
 {
 	m6npu_vm_release(bo->vm, &bo->va);
-	m6npu_block_free(bo->pool, &bo->block, dying);
+	if (!bo->pool)
+		return;
+	m6npu_block_free(bo->pool, &bo->block, bo->vm, dying);
+	m6npu_pool_put(bo->pool);
 }
 
 static void bo_destroy(struct m6npu_bo *bo)
 {
-	bo_unplace(bo, true);
-	m6npu_pool_put(bo->pool);
-	m6npu_vm_put(bo->vm);
+	/* One whose import came to nothing has no addresses. */
+	if (bo->vm) {
+		m6npu_bo_ready_fini(bo);
+		bo_unplace(bo, true);
+		m6npu_vm_put(bo->vm);
+	}
+	if (bo->sgt)
+		drm_prime_gem_destroy(&bo->base, bo->sgt);
 	kfree(bo);
 }
 
@@ -126,11 +136,13 @@ static void m6npu_bo_free(struct drm_gem_object *obj)
 {
 	struct m6npu_bo *bo = to_m6npu_bo(obj);
 
+	/* First of all: m6npu_defrag.c leaves it alone from here on. */
+	if (bo->pool)
+		m6npu_block_retire(bo->pool, &bo->block);
 	drm_gem_object_release(obj);
-	m6npu_block_retire(bo->pool);
-	if (m6npu_vm_is_idle(bo->vm))
+	if (bo->vm && m6npu_vm_is_idle(bo->vm))
 		bo_unmap(bo);
-	if (!bo->mapped && m6npu_vm_is_idle(bo->vm))
+	if (!bo->vm || (!bo->prepared && m6npu_vm_is_idle(bo->vm)))
 		bo_destroy(bo);
 	else
 		bo_defer(bo);
@@ -149,7 +161,8 @@ static vm_fault_t bo_insert_pages(struct m6npu_bo *bo, struct vm_fault *vmf,
 {
 	struct vm_area_struct *vma = vmf->vma;
 	pgoff_t start = vma->vm_pgoff - drm_vma_node_start(&bo->base.vma_node);
-	unsigned long pfn = page_to_pfn(m6npu_block_page(&bo->block));
+	unsigned long pfn = page_to_pfn(m6npu_block_page(bo->pool,
+							 &bo->block));
 	vm_fault_t ret = VM_FAULT_NOPAGE;
 	pgoff_t page;
 
@@ -168,18 +181,25 @@ static vm_fault_t m6npu_bo_fault(struct vm_fault *vmf)
 	pgoff_t around = BO_FAULT_AROUND >> PAGE_SHIFT;
 	pgoff_t first, last, page = vmf->pgoff - node;
 	vm_fault_t ret = VM_FAULT_SIGBUS;
+	struct m6npu_piece piece;
+	unsigned int index;
 
 	if (page >= bo->base.size >> PAGE_SHIFT)
 		return VM_FAULT_SIGBUS;
-	/* What of the aligned range around the page this mapping shows. */
-	first = max(ALIGN_DOWN(page, around), vma->vm_pgoff - node);
+	index = m6npu_bo_piece_at(bo, (u64)page << PAGE_SHIFT);
+	piece = m6npu_bo_piece(bo, index);
+	/* What of the aligned range around the page is to be seen here. */
+	first = max3(ALIGN_DOWN(page, around), vma->vm_pgoff - node,
+		     (pgoff_t)(piece.offset >> PAGE_SHIFT));
 	last = min3(ALIGN_DOWN(page, around) + around,
 		    vma->vm_pgoff - node + vma_pages(vma),
-		    (pgoff_t)bo->base.size >> PAGE_SHIFT) - 1;
+		    (pgoff_t)((piece.offset + piece.size) >> PAGE_SHIFT)) - 1;
 
 	dma_resv_lock(bo->base.resv, NULL);
-	if (!bo_is_sealed(bo))
+	if (!bo_is_sealed(bo)) {
+		m6npu_bo_use_piece(bo, index);
 		ret = bo_insert_pages(bo, vmf, first, last);
+	}
 	dma_resv_unlock(bo->base.resv);
 	return ret;
 }
@@ -192,6 +212,8 @@ static const struct vm_operations_struct m6npu_bo_vm_ops = {
 
 static int m6npu_bo_mmap(struct drm_gem_object *obj, struct vm_area_struct *vma)
 {
+	if (obj->import_attach)
+		return m6npu_prime_mmap(to_m6npu_bo(obj), vma);
 	if (!(vma->vm_flags & VM_MAYSHARE))
 		return -EINVAL;
 	if (vma->vm_flags & VM_EXEC || bo_is_sealed(to_m6npu_bo(obj)))
@@ -206,12 +228,6 @@ static int m6npu_bo_mmap(struct drm_gem_object *obj, struct vm_area_struct *vma)
 
 /* ---- The object ---- */
 
-/* Not shared: its device address means nothing elsewhere. */
-static struct dma_buf *m6npu_bo_export(struct drm_gem_object *obj, int flags)
-{
-	return ERR_PTR(-EOPNOTSUPP);
-}
-
 static enum drm_gem_object_status m6npu_bo_status(struct drm_gem_object *obj)
 {
 	return DRM_GEM_OBJECT_RESIDENT;
@@ -219,11 +235,21 @@ static enum drm_gem_object_status m6npu_bo_status(struct drm_gem_object *obj)
 
 static const struct drm_gem_object_funcs m6npu_bo_funcs = {
 	.free = m6npu_bo_free,
-	.export = m6npu_bo_export,
+	.open = m6npu_prime_open,
+	.export = m6npu_prime_export,
+	.get_sg_table = m6npu_prime_get_sg_table,
 	.mmap = m6npu_bo_mmap,
 	.status = m6npu_bo_status,
 	.vm_ops = &m6npu_bo_vm_ops,
 };
+
+void m6npu_bo_init(struct m6npu_bo *bo, struct drm_device *drm, u64 size,
+		   struct dma_resv *resv)
+{
+	bo->base.funcs = &m6npu_bo_funcs;
+	bo->base.resv = resv;
+	drm_gem_private_object_init(drm, &bo->base, size);
+}
 
 struct m6npu_bo *m6npu_bo_lookup(struct drm_file *file, u32 handle)
 {
@@ -242,32 +268,46 @@ struct m6npu_bo *m6npu_bo_lookup(struct drm_file *file, u32 handle)
 	return bo;
 }
 
-/* Memory, device addresses, and the mapping of one to the other. */
-static int bo_place(struct m6npu_bo *bo, u64 size, u64 addr)
+bool m6npu_bo_is_writable(const struct m6npu_bo *bo)
 {
-	bool fixed = bo->flags & DRM_M6NPU_BO_FIXED_ADDR;
-	bool writable = !(bo->flags & DRM_M6NPU_BO_DEVICE_READONLY);
+	return !(bo->flags & (DRM_M6NPU_BO_DEVICE_READONLY |
+			      DRM_M6NPU_BO_SEALED));
+}
+
+/* What BO_CREATE takes for the device address; memory may be less aligned. */
+static u64 bo_va_align(const struct drm_m6npu_bo_create *args)
+{
+	return max(args->align, m6npu_pt_align(args->size));
+}
+
+/* Device addresses, memory, and page tables for them. */
+static int bo_place(struct m6npu_bo *bo, const struct drm_m6npu_bo_create *args)
+{
 	int err;
 
-	/* Cheap things first, then the clearing, which takes time. */
-	err = m6npu_vm_reserve(bo->vm, &bo->va, size, fixed, addr);
+	err = m6npu_vm_reserve(bo->vm, &bo->va, args->size, bo_va_align(args),
+			       bo->flags & DRM_M6NPU_BO_FIXED_ADDR,
+			       args->addr);
 	if (err)
 		return err;
-	err = m6npu_block_alloc(bo->pool, &bo->block, size);
+	err = m6npu_block_alloc(bo->pool, &bo->block, bo->vm, args->size,
+				args->align);
 	if (err)
 		goto err_va;
-	err = m6npu_block_clear(bo->pool, &bo->block);
+	err = m6npu_vm_prepare(bo->vm, &bo->va,
+			       bo->block.align >= M6NPU_ALIGN_LARGE);
 	if (err)
 		goto err_block;
-	err = m6npu_vm_map(bo->vm, &bo->va, m6npu_block_dma(&bo->block),
-			   writable);
+	bo->prepared = true;
+	err = m6npu_bo_ready_init(bo);
 	if (err)
-		goto err_block;
-	bo->mapped = true;
+		goto err_prepared;
 	return 0;
 
+err_prepared:
+	bo_unmap(bo);
 err_block:
-	m6npu_block_free(bo->pool, &bo->block, false);
+	m6npu_block_free(bo->pool, &bo->block, bo->vm, false);
 err_va:
 	m6npu_vm_release(bo->vm, &bo->va);
 	return err;
@@ -287,34 +327,36 @@ static struct m6npu_bo *bo_create(struct m6npu_context *ctx,
 	bo->pool = pool;
 	bo->vm = ctx->vm;
 	bo->flags = args->flags;
-	err = bo_place(bo, args->size, args->addr);
+	err = bo_place(bo, args);
 	if (err) {
 		kfree(bo);
 		return ERR_PTR(err);
 	}
 
 	m6npu_vm_get(bo->vm);
-	bo->base.funcs = &m6npu_bo_funcs;
-	bo->base.resv = &bo->vm->resv;
-	drm_gem_private_object_init(&ctx->m6npu->drm, &bo->base, args->size);
+	m6npu_bo_init(bo, &ctx->m6npu->drm, args->size, &bo->vm->resv);
 	return bo;
 }
 
 /* Rounds the size up, and says whether the rest makes sense. */
 static int bo_check_args(struct drm_m6npu_bo_create *args)
 {
-	u64 align, end;
+	u64 end;
 
 	if (args->flags & ~BO_CREATE_FLAGS || args->pad)
 		return -EINVAL;
 	if (!args->size || args->size > M6NPU_VA_SIZE)
 		return -EINVAL;
+	if (args->align && args->align != M6NPU_ALIGN_PAGE &&
+	    args->align != M6NPU_ALIGN_LARGE &&
+	    args->align != M6NPU_ALIGN_WINDOW)
+		return -EINVAL;
 	args->size = PAGE_ALIGN(args->size);
 	if (!(args->flags & DRM_M6NPU_BO_FIXED_ADDR))
 		return 0;
 
-	align = m6npu_pt_align(args->size);
-	if (!IS_ALIGNED(args->addr, align) || args->addr < M6NPU_VA_START)
+	if (!IS_ALIGNED(args->addr, bo_va_align(args)) ||
+	    args->addr < M6NPU_VA_START)
 		return -EINVAL;
 	if (check_add_overflow(args->addr, args->size, &end) ||
 	    end > M6NPU_VA_SIZE)
@@ -366,6 +408,16 @@ int m6npu_bo_create_ioctl(struct drm_device *drm, void *data,
 	return err;
 }
 
+/* The largest class that device address and memory are sure to keep. */
+static u64 bo_align(const struct m6npu_bo *bo)
+{
+	u64 align = bo->pool ? bo->block.align : M6NPU_ALIGN_PAGE;
+
+	if (!IS_ALIGNED(bo->va.start, align))
+		align = M6NPU_ALIGN_LARGE;
+	return IS_ALIGNED(bo->va.start, align) ? align : M6NPU_ALIGN_PAGE;
+}
+
 int m6npu_bo_info_ioctl(struct drm_device *drm, void *data,
 			struct drm_file *file)
 {
@@ -381,7 +433,9 @@ int m6npu_bo_info_ioctl(struct drm_device *drm, void *data,
 		.size = bo->base.size,
 		.addr = bo->va.start,
 		.mmap_offset = drm_vma_node_offset_addr(&bo->base.vma_node),
-		.pool = bo->pool->id,
+		.pool = bo->pool ? bo->pool->id : 0,
+		.align = bo_align(bo),
+		.ready = m6npu_bo_ready_size(bo),
 	};
 	drm_gem_object_put(&bo->base);
 	return 0;
@@ -410,6 +464,8 @@ static int bo_sync(struct m6npu_bo *bo, const struct drm_m6npu_bo_sync *args)
 	if (check_add_overflow(args->offset, args->size, &end) ||
 	    end > bo->base.size)
 		return -EINVAL;
+	if (!bo->pool)
+		return m6npu_prime_sync(bo, args->flags);
 	err = dma_resv_lock_interruptible(bo->base.resv, NULL);
 	if (err)
 		return err;

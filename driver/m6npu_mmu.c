@@ -8,14 +8,18 @@
  * fault.
  *
  * A first-level table of 8192 entries exists as long as the address space
- * does. A second-level table comes with the first small page in its 32 MiB and
- * goes with the last. Where a buffer covers all of a first-level entry, both
- * of its addresses are aligned and the firmware can, that entry maps 32 MiB at
- * once.
+ * does. A second-level table comes with the first range that is prepared for
+ * small pages in its 32 MiB and goes with the last. Where a range covers all of
+ * a first-level entry, its memory will always be aligned and the firmware can,
+ * that entry maps 32 MiB at once.
+ *
+ * So what needs memory is done once, in m6npu_vm_prepare(), and whether a range
+ * has large pages does not change afterwards. Entries are written later, piece
+ * by piece as memory is used, and again when it is moved; that cannot fail.
  *
  * The device caches translations, but only valid ones. So mapping what was not
- * mapped needs no invalidation; unmapping and taking write access away do, and
- * are done before memory is reused or a list is believed immutable.
+ * mapped needs no invalidation; the rest does, and it is done before memory is
+ * reused, jobs go on after a move, or a list is believed immutable.
  *
  * Tables are ordinary pages, mapped for streaming DMA. Coherent memory would
  * be taken out of the contiguous area that pools live on, and cut it up.
@@ -27,6 +31,7 @@
 
 #include <linux/dma-mapping.h>
 #include <linux/gfp.h>
+#include <linux/sched.h>
 #include <linux/slab.h>
 
 #include <drm/drm_drv.h>
@@ -40,6 +45,8 @@
 
 /* Entries of the first level that point to a table allow what that allows. */
 #define PTE_TABLE	(M6NPU_PTE_VALID | M6NPU_PTE_READ | M6NPU_PTE_WRITE)
+/* How long jobs are waited for while others are held back. */
+#define HOLD_TIMEOUT	msecs_to_jiffies(2000)
 
 /* ---- Tables ---- */
 
@@ -135,12 +142,6 @@ static u64 node_end(const struct drm_mm_node *node)
 	return node->start + node->size;
 }
 
-static bool vm_fits_large(struct m6npu_vm *vm, u64 va, u64 pa, u64 span)
-{
-	return vm->m6npu->features & M6NPU_FEAT_LARGE_PAGES &&
-	       m6npu_pt_fits_large(va, pa, span);
-}
-
 static void vm_free_table(struct m6npu_vm *vm, unsigned int slot)
 {
 	struct m6npu_table *table = xa_erase(&vm->tables, slot);
@@ -172,77 +173,131 @@ err_free:
 	return err;
 }
 
-/* Frees the tables in the range that map nothing. The device has let go. */
-static void vm_free_tables(struct m6npu_vm *vm, const struct drm_mm_node *node)
+static int vm_get_table(struct m6npu_vm *vm, unsigned int slot,
+			unsigned int count)
+{
+	struct m6npu_table *table = xa_load(&vm->tables, slot);
+	int err;
+
+	if (!table) {
+		err = vm_add_table(vm, slot);
+		if (err)
+			return err;
+		table = xa_load(&vm->tables, slot);
+		pt_write(vm->m6npu, &vm->pgd, slot, 1, table->dma, PTE_TABLE);
+	}
+	table->users += count;
+	return 0;
+}
+
+/* Large pages have no table. */
+static void vm_put_tables(struct m6npu_vm *vm, u64 start, u64 end)
 {
 	u64 va, span;
 
-	for (va = node->start; va < node_end(node); va += span) {
+	for (va = start; va < end; va += span) {
 		unsigned int slot = m6npu_pt_slot(va);
 		struct m6npu_table *table = xa_load(&vm->tables, slot);
 
-		span = m6npu_pt_span(va, node_end(node));
-		if (table && !table->live)
+		span = m6npu_pt_span(va, end);
+		if (!table)
+			continue;
+		table->users -= span >> M6NPU_PAGE_SHIFT;
+		if (!table->users)
+			pt_write(vm->m6npu, &vm->pgd, slot, 1, 0, 0);
+	}
+}
+
+/* Frees the tables in the range that nobody uses. The device has let go. */
+static void vm_free_tables(struct m6npu_vm *vm, u64 start, u64 end)
+{
+	u64 va;
+
+	for (va = start; va < end; va += m6npu_pt_span(va, end)) {
+		unsigned int slot = m6npu_pt_slot(va);
+		struct m6npu_table *table = xa_load(&vm->tables, slot);
+
+		if (table && !table->users)
 			vm_free_table(vm, slot);
 	}
 }
 
-/* Allocates what the mapping needs, so that making it cannot fail. */
-static int vm_prepare(struct m6npu_vm *vm, const struct drm_mm_node *node,
-		      u64 pa)
+static void vm_unprepare(struct m6npu_vm *vm, u64 start, u64 end)
+{
+	vm_put_tables(vm, start, end);
+	m6npu_as_invalidate(vm->m6npu, vm->asid);
+	vm_free_tables(vm, start, end);
+}
+
+/**
+ * m6npu_vm_prepare - make ready for mapping
+ * @vm: address space
+ * @node: reserved device addresses
+ * @large: memory will be aligned to 32 MiB just as the addresses are
+ *
+ * Call it inside drm_dev_enter().
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int m6npu_vm_prepare(struct m6npu_vm *vm, const struct drm_mm_node *node,
+		     bool large)
 {
 	u64 va, span;
 	int err;
 
-	for (va = node->start; va < node_end(node); va += span, pa += span) {
-		unsigned int slot = m6npu_pt_slot(va);
-
+	if (!(vm->m6npu->features & M6NPU_FEAT_LARGE_PAGES))
+		large = false;
+	guard(mutex)(&vm->lock);
+	for (va = node->start; va < node_end(node); va += span) {
 		span = m6npu_pt_span(va, node_end(node));
-		if (vm_fits_large(vm, va, pa, span) ||
-		    xa_load(&vm->tables, slot))
+		if (large && m6npu_pt_fits_large(va, 0, span))
 			continue;
-		err = vm_add_table(vm, slot);
+		err = vm_get_table(vm, m6npu_pt_slot(va),
+				   span >> M6NPU_PAGE_SHIFT);
 		if (err) {
-			vm_free_tables(vm, node);
+			vm_unprepare(vm, node->start, va);
 			return err;
 		}
 	}
 	return 0;
 }
 
-/* Small pages: the entries first, then the entry that leads to them. */
-static void vm_write_small(struct m6npu_vm *vm, struct m6npu_table *table,
-			   u64 va, u64 span, u64 pa, u64 flags)
-{
-	unsigned int count = span >> M6NPU_PAGE_SHIFT;
-
-	pt_write(vm->m6npu, table, m6npu_pt_index(va), count, pa, flags);
-	if (!table->live)
-		pt_write(vm->m6npu, &vm->pgd, m6npu_pt_slot(va), 1, table->dma,
-			 PTE_TABLE);
-}
-
-static void vm_write(struct m6npu_vm *vm, const struct drm_mm_node *node,
-		     u64 pa, bool writable, bool fresh)
+/**
+ * m6npu_vm_write - map contiguous memory, for the first time or elsewhere
+ * @vm: address space
+ * @va: device address, in what was prepared
+ * @size: bytes; large pages as a whole
+ * @dma: bus address of the memory
+ * @writable: the device may write
+ *
+ * What was mapped before stays in effect until m6npu_vm_invalidate().
+ */
+void m6npu_vm_write(struct m6npu_vm *vm, u64 va, u64 size, dma_addr_t dma,
+		    bool writable)
 {
 	u64 flags = M6NPU_PTE_VALID | M6NPU_PTE_READ |
 		    (writable ? M6NPU_PTE_WRITE : 0);
-	u64 va, span;
+	u64 end = va + size, span;
 
-	for (va = node->start; va < node_end(node); va += span, pa += span) {
+	guard(mutex)(&vm->lock);
+	for (; va < end; va += span, dma += span) {
 		unsigned int slot = m6npu_pt_slot(va);
 		struct m6npu_table *table = xa_load(&vm->tables, slot);
 
-		span = m6npu_pt_span(va, node_end(node));
-		if (!table) {
-			pt_write(vm->m6npu, &vm->pgd, slot, 1, pa,
+		span = m6npu_pt_span(va, end);
+		if (table)
+			pt_write(vm->m6npu, table, m6npu_pt_index(va),
+				 span >> M6NPU_PAGE_SHIFT, dma, flags);
+		else
+			pt_write(vm->m6npu, &vm->pgd, slot, 1, dma,
 				 flags | M6NPU_PTE_LARGE);
-			continue;
-		}
-		vm_write_small(vm, table, va, span, pa, flags);
-		if (fresh)
-			table->live += span >> M6NPU_PAGE_SHIFT;
 	}
+}
+
+/* When this returns the device acts as the tables say. */
+void m6npu_vm_invalidate(struct m6npu_vm *vm)
+{
+	m6npu_as_invalidate(vm->m6npu, vm->asid);
 }
 
 static void vm_clear(struct m6npu_vm *vm, const struct drm_mm_node *node)
@@ -252,16 +307,12 @@ static void vm_clear(struct m6npu_vm *vm, const struct drm_mm_node *node)
 	for (va = node->start; va < node_end(node); va += span) {
 		unsigned int slot = m6npu_pt_slot(va);
 		struct m6npu_table *table = xa_load(&vm->tables, slot);
-		unsigned int count;
 
 		span = m6npu_pt_span(va, node_end(node));
-		count = span >> M6NPU_PAGE_SHIFT;
-		if (table) {
-			pt_write(vm->m6npu, table, m6npu_pt_index(va), count,
-				 0, 0);
-			table->live -= count;
-		}
-		if (!table || !table->live)
+		if (table)
+			pt_write(vm->m6npu, table, m6npu_pt_index(va),
+				 span >> M6NPU_PAGE_SHIFT, 0, 0);
+		else
 			pt_write(vm->m6npu, &vm->pgd, slot, 1, 0, 0);
 	}
 }
@@ -273,7 +324,7 @@ static void vm_clear(struct m6npu_vm *vm, const struct drm_mm_node *node)
  * @dma: bus address of the memory
  * @writable: the device may write
  *
- * Call it inside drm_dev_enter().
+ * For memory that is never moved. Call it inside drm_dev_enter().
  *
  * Return: 0 or -ENOMEM.
  */
@@ -282,34 +333,16 @@ int m6npu_vm_map(struct m6npu_vm *vm, const struct drm_mm_node *node,
 {
 	int err;
 
-	guard(mutex)(&vm->lock);
-	err = vm_prepare(vm, node, dma);
-	if (err)
-		return err;
-	vm_write(vm, node, dma, writable, true);
-	return 0;
+	err = m6npu_vm_prepare(vm, node,
+			       IS_ALIGNED(node->start | dma,
+					  M6NPU_LARGE_PAGE_SIZE));
+	if (!err)
+		m6npu_vm_write(vm, node->start, node->size, dma, writable);
+	return err;
 }
 
 /**
- * m6npu_vm_protect - change what the device may do with a mapping
- * @vm: address space
- * @node: device addresses, mapped as a whole
- * @dma: bus address they are mapped to
- * @writable: the device may write
- *
- * When this returns the device acts accordingly, if none of its jobs was
- * running.
- */
-void m6npu_vm_protect(struct m6npu_vm *vm, const struct drm_mm_node *node,
-		      dma_addr_t dma, bool writable)
-{
-	guard(mutex)(&vm->lock);
-	vm_write(vm, node, dma, writable, false);
-	m6npu_as_invalidate(vm->m6npu, vm->asid);
-}
-
-/**
- * m6npu_vm_unmap - unmap what m6npu_vm_map() mapped
+ * m6npu_vm_unmap - undo m6npu_vm_prepare() and what came after
  * @vm: address space
  * @node: device addresses
  *
@@ -325,8 +358,7 @@ void m6npu_vm_unmap(struct m6npu_vm *vm, const struct drm_mm_node *node)
 	/* Tables stay until the address space goes if the device is gone. */
 	if (!drm_dev_enter(&vm->m6npu->drm, &idx))
 		return;
-	m6npu_as_invalidate(vm->m6npu, vm->asid);
-	vm_free_tables(vm, node);
+	vm_unprepare(vm, node->start, node_end(node));
 	drm_dev_exit(idx);
 }
 
@@ -335,13 +367,14 @@ void m6npu_vm_unmap(struct m6npu_vm *vm, const struct drm_mm_node *node)
  * @vm: address space
  * @node: to insert, zeroed
  * @size: bytes, a multiple of the page size
+ * @align: of the address, a power of two
  * @fixed: at @addr and nowhere else
  * @addr: where, if @fixed; aligned, and inside the address space
  *
  * Return: 0, -EADDRINUSE if @addr is taken, -ENOMEM if nothing is free.
  */
 int m6npu_vm_reserve(struct m6npu_vm *vm, struct drm_mm_node *node, u64 size,
-		     bool fixed, u64 addr)
+		     u64 align, bool fixed, u64 addr)
 {
 	int err;
 
@@ -352,8 +385,7 @@ int m6npu_vm_reserve(struct m6npu_vm *vm, struct drm_mm_node *node, u64 size,
 		err = drm_mm_reserve_node(&vm->mm, node);
 		return err == -ENOSPC ? -EADDRINUSE : err;
 	}
-	err = drm_mm_insert_node_generic(&vm->mm, node, size,
-					 m6npu_pt_align(size), 0,
+	err = drm_mm_insert_node_generic(&vm->mm, node, size, align, 0,
 					 DRM_MM_INSERT_BEST);
 	return err == -ENOSPC ? -ENOMEM : err;
 }
@@ -362,6 +394,45 @@ void m6npu_vm_release(struct m6npu_vm *vm, struct drm_mm_node *node)
 {
 	guard(mutex)(&vm->lock);
 	drm_mm_remove_node(node);
+}
+
+/* ---- Holding jobs back ---- */
+
+/**
+ * m6npu_vm_hold - let no job of an address space begin, and none be running
+ * @vm: address space
+ * @drain: wait for those that are queued; else fail if there are any
+ *
+ * New jobs wait in SUBMIT. Everything else goes on, so that a job that waits for
+ * an expert gets it.
+ *
+ * Return: 0, then call m6npu_vm_let_go(); -EBUSY there are jobs; -ETIME they do
+ * not end; -EINTR.
+ */
+int m6npu_vm_hold(struct m6npu_vm *vm, bool drain)
+{
+	long left = 1;
+	int err;
+
+	err = mutex_lock_interruptible(&vm->gate);
+	if (err)
+		return err;
+	if (m6npu_vm_is_idle(vm))
+		return 0;
+	if (drain)
+		left = dma_resv_wait_timeout(&vm->resv, DMA_RESV_USAGE_BOOKKEEP,
+					     true, HOLD_TIMEOUT);
+	if (drain && left > 0)
+		return 0;
+	mutex_unlock(&vm->gate);
+	if (!drain)
+		return -EBUSY;
+	return left ? -EINTR : -ETIME;
+}
+
+void m6npu_vm_let_go(struct m6npu_vm *vm)
+{
+	mutex_unlock(&vm->gate);
 }
 
 /* ---- Expert table ---- */
@@ -451,6 +522,7 @@ static void vm_free(struct m6npu_vm *vm)
 	drm_mm_takedown(&vm->mm);
 	dma_resv_fini(&vm->resv);
 	mutex_destroy(&vm->lock);
+	mutex_destroy(&vm->gate);
 	kfree(vm);
 }
 
@@ -464,7 +536,10 @@ static struct m6npu_vm *vm_alloc(struct m6npu_device *m6npu)
 		return ERR_PTR(-ENOMEM);
 	vm->m6npu = m6npu;
 	kref_init(&vm->ref);
+	vm->pid = task_tgid_nr(current);
+	get_task_comm(vm->comm, current);
 	dma_resv_init(&vm->resv);
+	mutex_init(&vm->gate);
 	mutex_init(&vm->lock);
 	drm_mm_init(&vm->mm, M6NPU_VA_START,
 		    M6NPU_VA_SIZE - M6NPU_VA_START);

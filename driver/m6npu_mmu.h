@@ -6,6 +6,7 @@
 #include <linux/kref.h>
 #include <linux/list.h>
 #include <linux/mutex.h>
+#include <linux/sched.h>
 #include <linux/spinlock.h>
 #include <linux/types.h>
 #include <linux/workqueue.h>
@@ -13,6 +14,9 @@
 
 #include <drm/drm_mm.h>
 
+#include "m6npu_regs.h"
+
+struct m6npu_bo;
 struct m6npu_device;
 
 /**
@@ -39,10 +43,22 @@ struct m6npu_table {
 	dma_addr_t dma;
 	/** @size: bytes, 0 if there is no table */
 	size_t size;
-	/** @live: valid entries (second-level page tables) */
-	unsigned int live;
+	/** @users: pages of ranges prepared in it (second-level page tables) */
+	unsigned int users;
 	/** @mapped: @dma is valid; false once the device is gone */
 	bool mapped;
+};
+
+/**
+ * struct m6npu_vm_window - one of the windows of an address space
+ */
+struct m6npu_vm_window {
+	/** @bo: buffer it shows, NULL if it is free */
+	struct m6npu_bo *bo;
+	/** @start: device address */
+	u64 start;
+	/** @size: bytes */
+	u64 size;
 };
 
 /**
@@ -50,8 +66,7 @@ struct m6npu_table {
  *
  * Referenced by its context, and by each buffer and job in it.
  *
- * Lock order: &m6npu_pool.lock, @resv (which a holder of the pool's lock may
- * only try to take), @lock.
+ * Lock order: @gate, @resv, &m6npu_pool.lock, @lock.
  */
 struct m6npu_vm {
 	/** @ref: see m6npu_vm_get() */
@@ -60,8 +75,16 @@ struct m6npu_vm {
 	struct m6npu_device *m6npu;
 	/** @asid: its number */
 	u32 asid;
+	/** @pid: of the process that made it, for debugfs */
+	pid_t pid;
+	/** @comm: its name then */
+	char comm[TASK_COMM_LEN];
+	/** @gate: held while a job is queued, or to hold jobs back */
+	struct mutex gate;
 	/** @resv: reservation of all buffers here; jobs add their fences */
 	struct dma_resv resv;
+	/** @unready: pieces of buffers that were not used yet */
+	atomic_t unready;
 
 	/** @lock: protects the following members */
 	struct mutex lock;
@@ -71,6 +94,8 @@ struct m6npu_vm {
 	struct m6npu_table pgd;
 	/** @tables: second-level &struct m6npu_table by first-level entry */
 	struct xarray tables;
+	/** @windows: what they map */
+	struct m6npu_vm_window windows[M6NPU_WINDOWS];
 	/** @experts: expert table; written under &m6npu_experts.lock too */
 	struct m6npu_table experts;
 
@@ -92,13 +117,19 @@ void m6npu_vm_put(struct m6npu_vm *vm);
 bool m6npu_vm_is_idle(struct m6npu_vm *vm);
 void m6npu_vm_wait_idle(struct m6npu_vm *vm);
 
+int m6npu_vm_hold(struct m6npu_vm *vm, bool drain);
+void m6npu_vm_let_go(struct m6npu_vm *vm);
+
 int m6npu_vm_reserve(struct m6npu_vm *vm, struct drm_mm_node *node, u64 size,
-		     bool fixed, u64 addr);
+		     u64 align, bool fixed, u64 addr);
 void m6npu_vm_release(struct m6npu_vm *vm, struct drm_mm_node *node);
+int m6npu_vm_prepare(struct m6npu_vm *vm, const struct drm_mm_node *node,
+		     bool large);
+void m6npu_vm_write(struct m6npu_vm *vm, u64 va, u64 size, dma_addr_t dma,
+		    bool writable);
+void m6npu_vm_invalidate(struct m6npu_vm *vm);
 int m6npu_vm_map(struct m6npu_vm *vm, const struct drm_mm_node *node,
 		 dma_addr_t dma, bool writable);
-void m6npu_vm_protect(struct m6npu_vm *vm, const struct drm_mm_node *node,
-		      dma_addr_t dma, bool writable);
 void m6npu_vm_unmap(struct m6npu_vm *vm, const struct drm_mm_node *node);
 
 int m6npu_vm_set_experts(struct m6npu_vm *vm, u32 layers, u32 experts);

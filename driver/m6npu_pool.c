@@ -7,17 +7,19 @@
  * once, for a pool, and takes its buffers from that.
  *
  * A pool is one segment, or a few if its creator allows; a buffer is a block
- * inside one segment, found by best fit. Blocks are kept in bus addresses, so
- * that "aligned" means what the device's page tables mean by it.
+ * inside one segment (m6npu_arena.c). Blocks are kept in bus addresses, so that
+ * "aligned" means what the device's page tables mean by it. They may be moved
+ * (m6npu_defrag.c).
  *
  * A pool belongs to an open file and is only known there, or is persistent:
  * created by the administrator, known to every user of the device, and gone
  * when the administrator says so or the device goes. Both kinds live on, out
  * of sight, until their last buffer is gone.
  *
- * Buffers end late: one that was closed while jobs run is only given back when
- * those ended (see m6npu_gem.c). Such blocks are counted as dying. Whoever
- * finds the pool full or wants to destroy it waits for them.
+ * Limits. What one file may hold of a persistent pool is said by its creator,
+ * what one may hold of the contiguous area by the module parameter
+ * client_percent. The kernel's own controller for this, dmem, is not built into
+ * the kernels we run on.
  */
 
 #include <linux/capability.h>
@@ -25,9 +27,11 @@
 #include <linux/dma-mapping.h>
 #include <linux/of.h>
 #include <linux/of_reserved_mem.h>
+#include <linux/math64.h>
+#include <linux/mm.h>
+#include <linux/moduleparam.h>
 #include <linux/ratelimit.h>
 #include <linux/sched/signal.h>
-#include <linux/seq_file.h>
 #include <linux/sizes.h>
 #include <linux/slab.h>
 
@@ -41,12 +45,15 @@
 #include "m6npu_pool.h"
 #include "m6npu_pt.h"
 
-/* How long a buffer that does not fit waits for those that are dying. */
-#define POOL_RECLAIM_MS		2000
-/* Cleared between two looks at pending signals. */
-#define POOL_CLEAR_STEP		SZ_1M
-/* Characters of a segment's map in debugfs. */
-#define POOL_MAP_CELLS		64
+static unsigned int pool_client_percent = 100;
+module_param_named(client_percent, pool_client_percent, uint, 0644);
+MODULE_PARM_DESC(client_percent,
+		 "Most of the contiguous area that the private pools of one file may take, in percent; does not bind CAP_SYS_RESOURCE (default 100)");
+
+static unsigned int pool_prealloc_mb;
+module_param_named(prealloc_mb, pool_prealloc_mb, uint, 0444);
+MODULE_PARM_DESC(prealloc_mb,
+		 "Create a persistent pool of this many MiB, in one piece, when a device is found (default 0: none)");
 
 static struct m6npu_pool *pool_get(struct m6npu_pool *pool)
 {
@@ -56,9 +63,23 @@ static struct m6npu_pool *pool_get(struct m6npu_pool *pool)
 
 static void pool_free_segments(struct m6npu_pool *pool)
 {
-	while (pool->segment_count)
-		m6npu_segment_free(pool->m6npu,
-				   &pool->segments[--pool->segment_count]);
+	unsigned int i;
+
+	for (i = 0; i < M6NPU_POOL_MAX_SEGMENTS; i++) {
+		if (!pool->segments[i].size)
+			continue;
+		if (pool->arena.size[i])
+			m6npu_arena_drop(&pool->arena, i);
+		m6npu_segment_free(pool->m6npu, &pool->segments[i]);
+	}
+}
+
+static void pool_unmap_segments(struct m6npu_pool *pool)
+{
+	unsigned int i;
+
+	for (i = 0; i < M6NPU_POOL_MAX_SEGMENTS; i++)
+		m6npu_segment_unmap(pool->m6npu, &pool->segments[i]);
 }
 
 static void pool_release(struct kref *ref)
@@ -68,14 +89,12 @@ static void pool_release(struct kref *ref)
 
 	/* From here on m6npu_pools_fini() does not see it. */
 	scoped_guard(mutex, &pools->lock) {
-		unsigned int i;
-
 		list_del(&pool->link);
-		for (i = 0; i < pool->segment_count; i++)
-			m6npu_segment_unmap(pool->m6npu, &pool->segments[i]);
+		pool_unmap_segments(pool);
 	}
 	pool_free_segments(pool);
 	mutex_destroy(&pool->lock);
+	mutex_destroy(&pool->defrag_lock);
 	kfree(pool);
 }
 
@@ -107,6 +126,25 @@ struct m6npu_pool *m6npu_pool_lookup(struct drm_file *file, u32 id)
 	return pool;
 }
 
+/* What anyone may do with a pool of their own takes a right with others'. */
+bool m6npu_pool_may_administer(const struct m6npu_pool *pool)
+{
+	return !(pool->flags & DRM_M6NPU_POOL_PERSISTENT) ||
+	       capable(CAP_SYS_ADMIN);
+}
+
+unsigned int m6npu_pool_segments(const struct m6npu_pool *pool)
+{
+	unsigned int i, count = 0;
+
+	lockdep_assert_held(&pool->lock);
+	for (i = 0; i < M6NPU_POOL_MAX_SEGMENTS; i++)
+		count += !!pool->arena.size[i];
+	return count;
+}
+
+/* ---- Creation ---- */
+
 /*
  * As one segment if that works, else as up to @max_segments, largest first:
  * halve until it fits, but never below what the segments left must hold.
@@ -115,22 +153,26 @@ static int pool_alloc_segments(struct m6npu_pool *pool, u64 size,
 			       unsigned int max_segments)
 {
 	u64 left = size, chunk = size;
+	unsigned int count = 0;
 	int err;
 
 	while (left) {
-		unsigned int slots = max_segments - pool->segment_count;
-		u64 least = PAGE_ALIGN(DIV_ROUND_UP_ULL(left, slots));
+		struct m6npu_segment *segment = &pool->segments[count];
+		u64 least = PAGE_ALIGN(DIV_ROUND_UP_ULL(left,
+							max_segments - count));
 
 		chunk = min(chunk, left);
-		err = m6npu_segment_alloc(pool->m6npu,
-					  &pool->segments[pool->segment_count],
-					  chunk);
+		err = m6npu_segment_alloc(pool->m6npu, segment, chunk);
 		if (!err) {
-			pool->segment_count++;
+			m6npu_arena_add(&pool->arena, count++, segment->dma,
+					chunk);
 			left -= chunk;
 			continue;
 		}
-		if (chunk <= least || fatal_signal_pending(current))
+		if (err != -ENOMEM || chunk <= least)
+			goto err_free;
+		err = -EINTR;
+		if (fatal_signal_pending(current))
 			goto err_free;
 		chunk = max(PAGE_ALIGN(chunk / 2), least);
 	}
@@ -141,18 +183,67 @@ err_free:
 	return err;
 }
 
+/**
+ * m6npu_pools_warn - the line that users look for, and what would help
+ * @m6npu: device
+ * @size: bytes that could not be had
+ * @where: of what
+ * @largest: bytes that could be
+ * @help: what to do
+ */
+void m6npu_pools_warn(struct m6npu_device *m6npu, u64 size,
+		      const char *where, u64 largest, const char *help)
+{
+	static DEFINE_RATELIMIT_STATE(limit, 10 * HZ, 5);
+
+	if (__ratelimit(&limit))
+		drm_warn(&m6npu->drm,
+			 "npu_dma_map_error: cannot map %llu bytes %s: largest free block %llu bytes; %s\n",
+			 size, where, largest, help);
+}
+
 static void pool_report_failure(struct m6npu_device *m6npu, u64 size,
-				unsigned int max_segments)
+				unsigned int max_segments, int err)
 {
 	static DEFINE_RATELIMIT_STATE(limit, 30 * HZ, 1);
 	u64 largest;
 
+	if (err == -ERANGE)
+		m6npu_pools_warn(m6npu, size, "for the device", 0,
+				 "memory lies above what it can address; check the reserved memory");
+	if (err == -EIO)
+		m6npu_pools_warn(m6npu, size, "for the device", 0,
+				 "the bus refuses it; check IOMMU and dma-ranges");
+	if (err != -ENOMEM)
+		return;
+	/* To find out takes time. */
 	if (!__ratelimit(&limit))
 		return;
 	largest = m6npu_segment_probe(m6npu, size);
-	drm_warn(&m6npu->drm,
-		 "npu_dma_map_error: cannot map %llu bytes in %u segment(s): largest free block about %llu bytes; make the pool smaller, allow more segments, destroy or defragment other pools, or boot with a larger cma=\n",
-		 size, max_segments, largest);
+	m6npu_pools_warn(m6npu, size,
+			 max_segments > 1 ? "in the segments allowed" :
+					    "in one segment",
+			 largest,
+			 "make the pool smaller, allow more segments, flush or destroy other pools, or boot with a larger cma=");
+}
+
+static struct m6npu_pool *pool_alloc(struct m6npu_device *m6npu, u32 flags)
+{
+	struct m6npu_pool *pool;
+
+	pool = kzalloc(sizeof(*pool), GFP_KERNEL);
+	if (!pool)
+		return NULL;
+	kref_init(&pool->ref);
+	mutex_init(&pool->lock);
+	mutex_init(&pool->defrag_lock);
+	init_waitqueue_head(&pool->released);
+	m6npu_arena_init(&pool->arena);
+	pool->m6npu = m6npu;
+	pool->flags = flags;
+	pool->pid = task_tgid_nr(current);
+	get_task_comm(pool->comm, current);
+	return pool;
 }
 
 static struct m6npu_pool *pool_create(struct m6npu_device *m6npu, u64 size,
@@ -162,33 +253,48 @@ static struct m6npu_pool *pool_create(struct m6npu_device *m6npu, u64 size,
 	struct m6npu_pool *pool;
 	int err;
 
-	pool = kzalloc(sizeof(*pool), GFP_KERNEL);
+	lockdep_assert_held(&pools->create_lock);
+	pool = pool_alloc(m6npu, flags);
 	if (!pool)
 		return ERR_PTR(-ENOMEM);
-	kref_init(&pool->ref);
-	mutex_init(&pool->lock);
-	init_waitqueue_head(&pool->released);
-	pool->m6npu = m6npu;
-	pool->flags = flags;
-	pool->size = size;
-	pool->pid = task_tgid_nr(current);
-	get_task_comm(pool->comm, current);
-
-	/* Lest a probe take away what another caller could have had. */
-	mutex_lock(&pools->create_lock);
 	err = pool_alloc_segments(pool, size, max_segments);
-	if (err)
-		pool_report_failure(m6npu, size, max_segments);
-	mutex_unlock(&pools->create_lock);
 	if (err) {
+		pool_report_failure(m6npu, size, max_segments, err);
 		mutex_destroy(&pool->lock);
+		mutex_destroy(&pool->defrag_lock);
 		kfree(pool);
-		return ERR_PTR(-ENOMEM);
+		return ERR_PTR(err);
 	}
 
 	guard(mutex)(&pools->lock);
 	list_add_tail(&pool->link, &pools->list);
 	return pool;
+}
+
+/* Whether the file may have @size bytes more. */
+static int pool_check_client(struct drm_file *file, u64 size)
+{
+	struct m6npu_context *ctx = to_m6npu_context(file);
+	struct m6npu_pools *pools = &ctx->m6npu->pools;
+	unsigned int percent = READ_ONCE(pool_client_percent);
+	struct m6npu_pool *pool;
+	unsigned long id;
+	u64 limit;
+
+	lockdep_assert_held(&pools->create_lock);
+	if (percent >= 100 || capable(CAP_SYS_RESOURCE))
+		return 0;
+	limit = pools->area_size ?: (u64)totalram_pages() << PAGE_SHIFT;
+	limit = mul_u64_u32_div(limit, percent, 100);
+	xa_lock(&ctx->pools);
+	xa_for_each(&ctx->pools, id, pool)
+		size += pool->arena.total;
+	xa_unlock(&ctx->pools);
+	if (size <= limit)
+		return 0;
+	m6npu_pools_warn(ctx->m6npu, size, "for one client", limit,
+			 "make the pool smaller, use a persistent pool, or raise the module parameter client_percent");
+	return -EDQUOT;
 }
 
 static int pool_check_args(const struct drm_m6npu_pool_create *args)
@@ -199,13 +305,15 @@ static int pool_check_args(const struct drm_m6npu_pool_create *args)
 		return -EINVAL;
 	if (args->max_segments > M6NPU_POOL_MAX_SEGMENTS)
 		return -EINVAL;
+	if (args->client_limit && !(args->flags & DRM_M6NPU_POOL_PERSISTENT))
+		return -EINVAL;
 	if (args->flags & DRM_M6NPU_POOL_PERSISTENT && !capable(CAP_SYS_ADMIN))
 		return -EPERM;
 	return 0;
 }
 
 /* Takes an id that nothing answers to yet. */
-static int pool_reserve_id(struct drm_file *file, u32 flags, u32 *id)
+static int pool_reserve_id(struct xarray *space, u32 flags, u32 *id)
 {
 	struct xa_limit limit = XA_LIMIT(1, M6NPU_POOLS_PER_FILE);
 	int err;
@@ -214,19 +322,48 @@ static int pool_reserve_id(struct drm_file *file, u32 flags, u32 *id)
 		limit = XA_LIMIT(M6NPU_POOL_PERSISTENT_ID,
 				 M6NPU_POOL_PERSISTENT_ID +
 				 M6NPU_POOLS_PERSISTENT - 1);
-	err = xa_alloc(pool_space(file, limit.min), id, NULL, limit,
-		       GFP_KERNEL);
+	err = xa_alloc(space, id, NULL, limit, GFP_KERNEL);
 	return err == -EBUSY ? -ENOSPC : err;
+}
+
+/* The pool as the caller wants it, under an id that is reserved. */
+static int pool_create_as(struct drm_file *file, struct xarray *space, u32 id,
+			  const struct drm_m6npu_pool_create *args)
+{
+	struct m6npu_context *ctx = to_m6npu_context(file);
+	struct m6npu_pools *pools = &ctx->m6npu->pools;
+	struct m6npu_pool *pool;
+	int err;
+
+	/* Lest a probe take away what another caller could have had. */
+	err = mutex_lock_interruptible(&pools->create_lock);
+	if (err)
+		return err;
+	if (space == &ctx->pools)
+		err = pool_check_client(file, args->size);
+	if (err)
+		goto unlock;
+	pool = pool_create(ctx->m6npu, args->size, args->flags,
+			   max(args->max_segments, 1));
+	if (IS_ERR(pool)) {
+		err = PTR_ERR(pool);
+		goto unlock;
+	}
+	pool->id = id;
+	pool->client_limit = args->client_limit;
+	/* Takes the place of the reservation, so nothing is allocated. */
+	xa_store(space, id, pool, GFP_KERNEL);
+unlock:
+	mutex_unlock(&pools->create_lock);
+	return err;
 }
 
 int m6npu_pool_create_ioctl(struct drm_device *drm, void *data,
 			    struct drm_file *file)
 {
-	struct m6npu_device *m6npu = to_m6npu_device(drm);
+	struct m6npu_context *ctx = to_m6npu_context(file);
 	struct drm_m6npu_pool_create *args = data;
-	struct m6npu_pool *pool;
-	u64 size;
-	u32 id;
+	struct xarray *space = &ctx->pools;
 	int err, idx;
 
 	err = pool_check_args(args);
@@ -235,41 +372,29 @@ int m6npu_pool_create_ioctl(struct drm_device *drm, void *data,
 			args->size, args->flags, err);
 		return err;
 	}
-	size = PAGE_ALIGN(args->size);
+	args->size = PAGE_ALIGN(args->size);
+	if (args->flags & DRM_M6NPU_POOL_PERSISTENT)
+		space = &ctx->m6npu->pools.persistent;
 
-	err = pool_reserve_id(file, args->flags, &id);
+	err = pool_reserve_id(space, args->flags, &args->pool);
 	if (err)
 		return err;
-	if (!drm_dev_enter(drm, &idx)) {
-		err = -ENODEV;
-		goto err_id;
+	err = -ENODEV;
+	/* Up to the end: m6npu_pools_fini() must find the pool. */
+	if (drm_dev_enter(drm, &idx)) {
+		err = pool_create_as(file, space, args->pool, args);
+		drm_dev_exit(idx);
 	}
-	pool = pool_create(m6npu, size, args->flags,
-			   max(args->max_segments, 1));
-	if (IS_ERR(pool)) {
-		err = PTR_ERR(pool);
-		goto err_dev;
-	}
-
-	pool->id = id;
-	args->size = size;
-	args->pool = id;
-	/* Takes the place of the reservation, so nothing is allocated. */
-	xa_store(pool_space(file, id), id, pool, GFP_KERNEL);
-	/* Not before: m6npu_pools_fini() must find the pool. */
-	drm_dev_exit(idx);
-	return 0;
-
-err_dev:
-	drm_dev_exit(idx);
-err_id:
-	xa_erase(pool_space(file, id), id);
+	if (err)
+		xa_erase(space, args->pool);
 	return err;
 }
 
+/* ---- End ---- */
+
 /* Waits until another block than those before @releases was given back. */
-static long pool_wait_released(struct m6npu_pool *pool, u32 releases,
-			       long timeout)
+long m6npu_pool_wait_released(struct m6npu_pool *pool, u32 releases,
+			      long timeout)
 {
 	return wait_event_interruptible_timeout(pool->released,
 			READ_ONCE(pool->releases) != releases, timeout);
@@ -285,16 +410,16 @@ static int pool_close(struct m6npu_pool *pool)
 		scoped_guard(mutex, &pool->lock) {
 			if (pool->destroyed)
 				return -ENOENT;
-			if (pool->blocks > pool->dying)
+			if (pool->arena.blocks > pool->dying)
 				return -EBUSY;
-			if (!pool->blocks) {
+			if (!pool->arena.blocks) {
 				pool->destroyed = true;
 				return 0;
 			}
 			releases = pool->releases;
 		}
-		left = pool_wait_released(pool, releases,
-					  MAX_SCHEDULE_TIMEOUT);
+		left = m6npu_pool_wait_released(pool, releases,
+						MAX_SCHEDULE_TIMEOUT);
 		if (left < 0)
 			return left;
 	}
@@ -313,10 +438,7 @@ int m6npu_pool_destroy_ioctl(struct drm_device *drm, void *data,
 	if (!pool)
 		return -ENOENT;
 
-	if (pool->flags & DRM_M6NPU_POOL_PERSISTENT && !capable(CAP_SYS_ADMIN))
-		err = -EPERM;
-	else
-		err = pool_close(pool);
+	err = m6npu_pool_may_administer(pool) ? pool_close(pool) : -EPERM;
 	if (!err) {
 		xa_erase(pool_space(file, pool->id), pool->id);
 		m6npu_pool_put(pool);
@@ -327,37 +449,115 @@ int m6npu_pool_destroy_ioctl(struct drm_device *drm, void *data,
 	return err;
 }
 
-static u64 segment_largest_free(struct m6npu_segment *segment)
-{
-	struct drm_mm_node *node;
-	u64 start, end, largest = 0;
+/* ---- Flush ---- */
 
-	drm_mm_for_each_hole(node, &segment->mm, start, end)
-		largest = max(largest, end - start);
-	return largest;
+/* Waits for the buffers that are dying; fresh ones of others do not count. */
+static int pool_wait_dying(struct m6npu_pool *pool, u64 *freed)
+{
+	u32 releases, wanted;
+
+	scoped_guard(mutex, &pool->lock) {
+		*freed = pool->dying_size;
+		wanted = pool->releases + pool->dying;
+	}
+	for (;;) {
+		long left;
+
+		scoped_guard(mutex, &pool->lock) {
+			releases = pool->releases;
+			if (!pool->dying || (s32)(releases - wanted) >= 0)
+				return 0;
+		}
+		left = m6npu_pool_wait_released(pool, releases,
+						MAX_SCHEDULE_TIMEOUT);
+		if (left < 0)
+			return left;
+	}
 }
 
-static u64 pool_largest_free(struct m6npu_pool *pool)
+/* Takes an empty segment out of the pool, if it is not the only one. */
+static bool pool_take_empty(struct m6npu_pool *pool,
+			    struct m6npu_segment *segment)
 {
-	u64 largest = 0;
 	unsigned int i;
 
-	lockdep_assert_held(&pool->lock);
-	for (i = 0; i < pool->segment_count; i++)
-		largest = max(largest,
-			      segment_largest_free(&pool->segments[i]));
-	return largest;
+	guard(mutex)(&pool->lock);
+	if (m6npu_pool_segments(pool) == 1)
+		return false;
+	for (i = M6NPU_POOL_MAX_SEGMENTS; i--;) {
+		if (!pool->arena.size[i] ||
+		    !m6npu_arena_is_empty(&pool->arena, i))
+			continue;
+		m6npu_arena_drop(&pool->arena, i);
+		*segment = pool->segments[i];
+		pool->segments[i].size = 0;
+		pool->segments[i].mapped = false;
+		return true;
+	}
+	return false;
 }
 
-static void pool_add_info(struct m6npu_pool *pool,
+static int pool_flush(struct m6npu_pool *pool,
+		      struct drm_m6npu_pool_flush *args)
+{
+	struct m6npu_segment segment;
+	int err;
+
+	args->released = 0;
+	err = pool_wait_dying(pool, &args->freed);
+	if (err)
+		return err;
+	while (pool_take_empty(pool, &segment)) {
+		args->released += segment.size;
+		m6npu_segment_free(pool->m6npu, &segment);
+	}
+	guard(mutex)(&pool->lock);
+	args->largest_free = m6npu_arena_largest(&pool->arena);
+	return 0;
+}
+
+int m6npu_pool_flush_ioctl(struct drm_device *drm, void *data,
+			   struct drm_file *file)
+{
+	struct drm_m6npu_pool_flush *args = data;
+	struct m6npu_pool *pool;
+	int err, idx;
+
+	if (args->flags)
+		return -EINVAL;
+	pool = m6npu_pool_lookup(file, args->pool);
+	if (!pool)
+		return -ENOENT;
+	err = -EPERM;
+	if (!m6npu_pool_may_administer(pool))
+		goto put;
+	err = -ENODEV;
+	if (drm_dev_enter(drm, &idx)) {
+		err = pool_flush(pool, args);
+		drm_dev_exit(idx);
+	}
+put:
+	m6npu_pool_put(pool);
+	return err;
+}
+
+/* ---- Figures ---- */
+
+static void pool_add_info(struct m6npu_pool *pool, struct drm_file *file,
 			  struct drm_m6npu_pool_info *info)
 {
+	struct m6npu_context *ctx = to_m6npu_context(file);
+	const struct m6npu_arena *arena = &pool->arena;
+
 	guard(mutex)(&pool->lock);
-	info->size += pool->size;
-	info->used += pool->used;
-	info->largest_free = max(info->largest_free, pool_largest_free(pool));
-	info->buffers += pool->blocks;
-	info->segments += pool->segment_count;
+	info->size += arena->total;
+	info->used += arena->used;
+	info->largest_free = max(info->largest_free,
+				 m6npu_arena_largest(arena));
+	info->buffers += arena->blocks;
+	info->segments += m6npu_pool_segments(pool);
+	info->pinned += arena->pinned;
+	info->client_used += pool->usage[ctx->vm->asid].used;
 }
 
 /* Adds up the pools of an id space. */
@@ -372,9 +572,26 @@ static void pool_add_space(struct drm_file *file, u32 id,
 		pool = m6npu_pool_lookup(file, at);
 		if (!pool)
 			continue;
-		pool_add_info(pool, info);
+		pool_add_info(pool, file, info);
 		m6npu_pool_put(pool);
 	}
+}
+
+/* The lowest id above @id that the file may use, 0 if there is none. */
+static u32 pool_next_id(struct drm_file *file, u32 id)
+{
+	unsigned long next = id;
+
+	if (id < M6NPU_POOL_PERSISTENT_ID) {
+		if (xa_find_after(pool_space(file, id), &next,
+				  M6NPU_POOL_PERSISTENT_ID - 1, XA_PRESENT))
+			return next;
+		next = M6NPU_POOL_PERSISTENT_ID - 1;
+	}
+	if (xa_find_after(pool_space(file, M6NPU_POOL_PERSISTENT_ID), &next,
+			  U32_MAX, XA_PRESENT))
+		return next;
+	return 0;
 }
 
 int m6npu_pool_info_ioctl(struct drm_device *drm, void *data,
@@ -392,221 +609,13 @@ int m6npu_pool_info_ioctl(struct drm_device *drm, void *data,
 		if (!pool)
 			return -ENOENT;
 		info.flags = pool->flags;
-		pool_add_info(pool, &info);
+		info.client_limit = pool->client_limit;
+		pool_add_info(pool, file, &info);
 		m6npu_pool_put(pool);
 	}
+	info.next = pool_next_id(file, args->pool);
 	*args = info;
 	return 0;
-}
-
-/* ---- Blocks ---- */
-
-static int pool_insert(struct m6npu_pool *pool, struct m6npu_block *block,
-		       u64 size, u64 align)
-{
-	unsigned int i;
-
-	for (i = 0; i < pool->segment_count; i++) {
-		block->segment = &pool->segments[i];
-		if (!drm_mm_insert_node_generic(&block->segment->mm,
-						&block->node, size, align, 0,
-						DRM_MM_INSERT_BEST))
-			return 0;
-	}
-	return -ENOSPC;
-}
-
-/*
- * The device's large pages want aligned memory. Where a block does not fill
- * them, alignment leaves holes; they must stay small against the block.
- */
-static bool block_wants_large(u64 size)
-{
-	return size >= 16 * M6NPU_LARGE_PAGE_SIZE ||
-	       (size && IS_ALIGNED(size, M6NPU_LARGE_PAGE_SIZE));
-}
-
-static int block_try_alloc(struct m6npu_pool *pool, struct m6npu_block *block,
-			   u64 size, u32 *releases)
-{
-	int err = -ENOSPC;
-
-	guard(mutex)(&pool->lock);
-	if (pool->destroyed)
-		return -ENOENT;
-	if (block_wants_large(size))
-		err = pool_insert(pool, block, size, M6NPU_LARGE_PAGE_SIZE);
-	if (err)
-		err = pool_insert(pool, block, size, PAGE_SIZE);
-	if (!err) {
-		pool->used += size;
-		pool->blocks++;
-	} else if (pool->dying) {
-		err = -EAGAIN;
-	}
-	*releases = pool->releases;
-	return err;
-}
-
-int m6npu_block_alloc(struct m6npu_pool *pool, struct m6npu_block *block,
-		      u64 size)
-{
-	long left = msecs_to_jiffies(POOL_RECLAIM_MS);
-	u32 releases;
-	int err;
-
-	for (;;) {
-		err = block_try_alloc(pool, block, size, &releases);
-		if (err != -EAGAIN)
-			return err;
-		left = pool_wait_released(pool, releases, left);
-		if (left < 0)
-			return left;
-		if (!left)
-			return -ENOSPC;
-	}
-}
-
-/* The block's buffer has no handle any more. */
-void m6npu_block_retire(struct m6npu_pool *pool)
-{
-	guard(mutex)(&pool->lock);
-	pool->dying++;
-}
-
-/* @dying: m6npu_block_retire() was called for it. */
-void m6npu_block_free(struct m6npu_pool *pool, struct m6npu_block *block,
-		      bool dying)
-{
-	scoped_guard(mutex, &pool->lock) {
-		pool->used -= block->node.size;
-		pool->blocks--;
-		pool->dying -= dying;
-		WRITE_ONCE(pool->releases, pool->releases + 1);
-		drm_mm_remove_node(&block->node);
-	}
-	wake_up_all(&pool->released);
-}
-
-/* Returns -EINTR if the caller is being killed. */
-int m6npu_block_clear(struct m6npu_pool *pool, struct m6npu_block *block)
-{
-	u8 *at = page_address(m6npu_block_page(block));
-	u64 left = block->node.size;
-
-	while (left) {
-		u64 step = min(left, POOL_CLEAR_STEP);
-
-		if (fatal_signal_pending(current))
-			return -EINTR;
-		memset(at, 0, step);
-		at += step;
-		left -= step;
-		cond_resched();
-	}
-	dma_sync_single_for_device(pool->m6npu->drm.dev,
-				   m6npu_block_dma(block), block->node.size,
-				   DMA_BIDIRECTIONAL);
-	return 0;
-}
-
-/* ---- debugfs ---- */
-
-static const char *segment_source_name(const struct m6npu_segment *segment)
-{
-	switch (segment->source) {
-	case M6NPU_SEGMENT_CMA:
-		return "contiguous area";
-	case M6NPU_SEGMENT_CONTIG:
-		return "ordinary memory";
-	case M6NPU_SEGMENT_DMA:
-		return "DMA pages";
-	}
-	return "?";
-}
-
-/* Fills in how many bytes of each cell of @cell_size are taken. */
-static void segment_fill_cells(struct m6npu_segment *segment, u64 cell_size,
-			       u64 *cells)
-{
-	struct drm_mm_node *node;
-
-	drm_mm_for_each_node(node, &segment->mm) {
-		u64 at = node->start - segment->dma;
-		u64 end = at + node->size;
-
-		while (at < end) {
-			u64 cell = div64_u64(at, cell_size);
-			u64 next = min(end, (cell + 1) * cell_size);
-
-			cells[cell] += next - at;
-			at = next;
-		}
-	}
-}
-
-static void segment_show(struct seq_file *m, struct m6npu_segment *segment,
-			 unsigned int index)
-{
-	u64 cell_size = max_t(u64, PAGE_SIZE,
-			      DIV_ROUND_UP_ULL(segment->size, POOL_MAP_CELLS));
-	u64 count = DIV64_U64_ROUND_UP(segment->size, cell_size);
-	u64 cells[POOL_MAP_CELLS] = {};
-	unsigned int i;
-
-	segment_fill_cells(segment, cell_size, cells);
-	seq_printf(m, "  segment %u: %llu bytes of %s, largest free %llu\n",
-		   index, segment->size, segment_source_name(segment),
-		   segment_largest_free(segment));
-	seq_puts(m, "    |");
-	for (i = 0; i < count; i++) {
-		u64 room = min(cell_size, segment->size - i * cell_size);
-
-		seq_putc(m, cells[i] == room ? '#' : cells[i] ? '+' : '.');
-	}
-	seq_printf(m, "| %llu KiB each, # taken, + partly, . free\n",
-		   cell_size / SZ_1K);
-}
-
-static u64 pool_show(struct seq_file *m, struct m6npu_pool *pool)
-{
-	bool persistent = pool->flags & DRM_M6NPU_POOL_PERSISTENT;
-	u64 largest;
-	unsigned int i;
-
-	guard(mutex)(&pool->lock);
-	largest = pool_largest_free(pool);
-	seq_printf(m, "pool %u: %s, owner %d (%s)\n", pool->id,
-		   persistent ? "persistent" : "private", pool->pid,
-		   pool->comm);
-	seq_printf(m, "  size %llu, used %llu, largest_free_block %llu, buffers %u (%u dying), segments %u%s\n",
-		   pool->size, pool->used, largest, pool->blocks, pool->dying,
-		   pool->segment_count, pool->destroyed ? ", destroyed" : "");
-	for (i = 0; i < pool->segment_count; i++)
-		segment_show(m, &pool->segments[i], i);
-	return largest;
-}
-
-/* Physical addresses are nobody's business, so all of it is offsets. */
-void m6npu_pools_show(struct seq_file *m, struct m6npu_device *m6npu)
-{
-	struct m6npu_pools *pools = &m6npu->pools;
-	struct m6npu_pool *pool;
-	u64 size = 0, used = 0, largest = 0;
-
-	guard(mutex)(&pools->lock);
-	list_for_each_entry(pool, &pools->list, link) {
-		largest = max(largest, pool_show(m, pool));
-		size += pool->size;
-		used += READ_ONCE(pool->used);
-	}
-	seq_printf(m, "area: %s, %llu bytes\n",
-		   pools->of_reserved ? "device tree" :
-		   pools->area ? "system" : "none", pools->area_size);
-	seq_printf(m, "ordinary_memory: %llu\n", pools->reserved);
-	seq_printf(m, "total: %llu\n", size);
-	seq_printf(m, "used: %llu\n", used);
-	seq_printf(m, "largest_free_block: %llu\n", largest);
 }
 
 /* ---- Device and context ---- */
@@ -654,6 +663,30 @@ int m6npu_pools_init(struct m6npu_device *m6npu)
 }
 
 /*
+ * For those who want the pool before anything else runs. Not worth failing for:
+ * the log says what is wrong, and npu_mem_pool_prealloc can try again.
+ */
+void m6npu_pools_prealloc(struct m6npu_device *m6npu)
+{
+	struct m6npu_pools *pools = &m6npu->pools;
+	struct m6npu_pool *pool;
+	u32 id;
+
+	if (!pool_prealloc_mb ||
+	    pool_reserve_id(&pools->persistent, DRM_M6NPU_POOL_PERSISTENT, &id))
+		return;
+	guard(mutex)(&pools->create_lock);
+	pool = pool_create(m6npu, (u64)pool_prealloc_mb * SZ_1M,
+			   DRM_M6NPU_POOL_PERSISTENT, 1);
+	if (IS_ERR(pool)) {
+		xa_erase(&pools->persistent, id);
+		return;
+	}
+	pool->id = id;
+	xa_store(&pools->persistent, id, pool, GFP_KERNEL);
+}
+
+/*
  * When the device goes: after the unplug, when no job can touch memory any
  * more. Pools with buffers in open files stay, but out of the device's reach.
  */
@@ -669,12 +702,8 @@ void m6npu_pools_fini(struct m6npu_device *m6npu)
 	}
 
 	guard(mutex)(&pools->lock);
-	list_for_each_entry(pool, &pools->list, link) {
-		unsigned int i;
-
-		for (i = 0; i < pool->segment_count; i++)
-			m6npu_segment_unmap(m6npu, &pool->segments[i]);
-	}
+	list_for_each_entry(pool, &pools->list, link)
+		pool_unmap_segments(pool);
 	if (pools->of_reserved)
 		of_reserved_mem_device_release(m6npu->drm.dev);
 	pools->of_reserved = false;

@@ -10,17 +10,19 @@
 #include <linux/wait.h>
 #include <linux/xarray.h>
 
-#include <drm/drm_mm.h>
-
+#include "m6npu_arena.h"
+#include "m6npu_regs.h"
 #include "m6npu_segment.h"
 
 struct drm_device;
 struct drm_file;
+struct drm_printer;
 struct m6npu_context;
 struct m6npu_device;
+struct m6npu_vm;
 struct seq_file;
 
-#define M6NPU_POOL_MAX_SEGMENTS		16
+#define M6NPU_POOL_MAX_SEGMENTS		M6NPU_ARENA_SEGMENTS
 #define M6NPU_POOLS_PER_FILE		64
 #define M6NPU_POOLS_PERSISTENT		64
 /* Ids of persistent pools begin here, those of a file's own pools below. */
@@ -49,6 +51,34 @@ struct m6npu_pools {
 };
 
 /**
+ * struct m6npu_pool_usage - what the buffers of an address space take
+ */
+struct m6npu_pool_usage {
+	/** @used: bytes */
+	u64 used;
+	/** @blocks: blocks, each one buffer's */
+	u32 blocks;
+};
+
+/**
+ * struct m6npu_pool_stats - what defragmenting a pool did so far
+ */
+struct m6npu_pool_stats {
+	/** @runs: calls of POOL_DEFRAG */
+	u64 runs;
+	/** @moved: bytes in buffers that were moved */
+	u64 moved;
+	/** @copied: bytes copied for that */
+	u64 copied;
+	/** @pause_ns: the longest time that jobs were held back */
+	u64 pause_ns;
+	/** @before: largest free block before the last run */
+	u64 before;
+	/** @after: and after it */
+	u64 after;
+};
+
+/**
  * struct m6npu_pool - memory buffers are taken from
  *
  * Referenced by its id, and by each buffer in it.
@@ -68,72 +98,71 @@ struct m6npu_pool {
 	pid_t pid;
 	/** @comm: its name then */
 	char comm[TASK_COMM_LEN];
-	/** @size: bytes in all segments */
-	u64 size;
+	/** @client_limit: bytes one file may hold, 0 = all */
+	u64 client_limit;
+	/** @defrag_lock: one at a time; outside of everything else here */
+	struct mutex defrag_lock;
 
 	/**
-	 * @lock: protects the following members and the segments' allocators.
-	 * Taken before a buffer's reservation, which code that holds it may
-	 * only try to take.
+	 * @lock: protects the following members. Taken inside the reservation
+	 * of an address space, outside &m6npu_vm.lock.
 	 */
 	struct mutex lock;
-	/** @used: bytes in blocks */
-	u64 used;
-	/** @blocks: blocks, each one buffer's */
-	u32 blocks;
-	/** @dying: those of @blocks whose buffer has no handle any more */
+	/** @arena: which parts of the segments are taken */
+	struct m6npu_arena arena;
+	/** @dying: blocks whose buffer has no handle any more */
 	u32 dying;
+	/** @dying_size: bytes in them */
+	u64 dying_size;
 	/** @destroyed: takes no new buffers */
 	bool destroyed;
+	/** @usage: by number of the address space */
+	struct m6npu_pool_usage usage[M6NPU_ADDRESS_SPACES];
+	/** @stats: for debugfs */
+	struct m6npu_pool_stats stats;
 	/** @releases: blocks ever given back, free-running */
 	u32 releases;
 	/** @released: woken when @releases changes */
 	wait_queue_head_t released;
 
-	/** @segment_count: length of @segments, at least 1 */
-	unsigned int segment_count;
-	/** @segments: the memory */
+	/** @segments: the memory; those with a size are there */
 	struct m6npu_segment segments[M6NPU_POOL_MAX_SEGMENTS];
 };
 
-/**
- * struct m6npu_block - a buffer's part of a pool
- */
-struct m6npu_block {
-	/** @node: range of bus addresses; protected by &m6npu_pool.lock */
-	struct drm_mm_node node;
-	/** @segment: segment it is in */
-	struct m6npu_segment *segment;
-};
-
 int m6npu_pools_init(struct m6npu_device *m6npu);
+void m6npu_pools_prealloc(struct m6npu_device *m6npu);
 void m6npu_pools_fini(struct m6npu_device *m6npu);
 int m6npu_context_pools_init(struct m6npu_context *ctx);
 void m6npu_context_pools_fini(struct m6npu_context *ctx);
-void m6npu_pools_show(struct seq_file *m, struct m6npu_device *m6npu);
+void m6npu_pools_warn(struct m6npu_device *m6npu, u64 size,
+		      const char *where, u64 largest, const char *help);
 
 struct m6npu_pool *m6npu_pool_lookup(struct drm_file *file, u32 id);
 void m6npu_pool_put(struct m6npu_pool *pool);
+bool m6npu_pool_may_administer(const struct m6npu_pool *pool);
+unsigned int m6npu_pool_segments(const struct m6npu_pool *pool);
+long m6npu_pool_wait_released(struct m6npu_pool *pool, u32 releases,
+			      long timeout);
 
+/* m6npu_block.c */
 int m6npu_block_alloc(struct m6npu_pool *pool, struct m6npu_block *block,
-		      u64 size);
-void m6npu_block_retire(struct m6npu_pool *pool);
+		      struct m6npu_vm *vm, u64 size, u64 align);
+void m6npu_block_retire(struct m6npu_pool *pool, struct m6npu_block *block);
 void m6npu_block_free(struct m6npu_pool *pool, struct m6npu_block *block,
-		      bool dying);
-int m6npu_block_clear(struct m6npu_pool *pool, struct m6npu_block *block);
-
-/* First of the block's pages. */
-static inline struct page *m6npu_block_page(const struct m6npu_block *block)
-{
-	u64 offset = block->node.start - block->segment->dma;
-
-	return block->segment->page + (offset >> PAGE_SHIFT);
-}
+		      struct m6npu_vm *vm, bool dying);
+void m6npu_block_pin(struct m6npu_pool *pool, struct m6npu_block *block);
+void m6npu_block_unpin(struct m6npu_pool *pool, struct m6npu_block *block);
+struct page *m6npu_block_page(const struct m6npu_pool *pool,
+			      const struct m6npu_block *block);
 
 static inline dma_addr_t m6npu_block_dma(const struct m6npu_block *block)
 {
 	return block->node.start;
 }
+
+/* m6npu_pool_show.c */
+void m6npu_pools_show(struct seq_file *m, struct m6npu_device *m6npu);
+void m6npu_pools_show_usage(struct drm_printer *p, struct m6npu_vm *vm);
 
 int m6npu_pool_create_ioctl(struct drm_device *drm, void *data,
 			    struct drm_file *file);
@@ -141,5 +170,7 @@ int m6npu_pool_destroy_ioctl(struct drm_device *drm, void *data,
 			     struct drm_file *file);
 int m6npu_pool_info_ioctl(struct drm_device *drm, void *data,
 			  struct drm_file *file);
+int m6npu_pool_flush_ioctl(struct drm_device *drm, void *data,
+			   struct drm_file *file);
 
 #endif

@@ -17,7 +17,7 @@
  * - dma_alloc_pages(), where the kernel exports none of the above (before
  *   7.x). A few MiB at a time; enough to try things out.
  *
- * Nothing here clears memory. m6npu_block_clear() does, for each buffer.
+ * Nothing here touches memory. It is cleared when a buffer is first used.
  */
 
 #include <linux/cma.h>
@@ -27,6 +27,7 @@
 #include <linux/mm.h>
 #include <linux/sched/signal.h>
 
+#include "m6npu_arena.h"
 #include "m6npu_device.h"
 #include "m6npu_pt.h"
 #include "m6npu_segment.h"
@@ -38,15 +39,19 @@
 
 #ifdef M6NPU_HAVE_CMA
 
+/* Aligned for the device's windows and large pages; not worth failing for. */
 static struct page *segment_take_cma(struct cma *area, u64 size)
 {
+	static const u64 aligns[] = { M6NPU_ALIGN_WINDOW, M6NPU_ALIGN_LARGE };
 	unsigned long count = size >> PAGE_SHIFT;
 	struct page *page = NULL;
+	unsigned int i;
 
-	/* For the device's large pages; not worth failing for. */
-	if (size >= M6NPU_LARGE_PAGE_SIZE)
-		page = cma_alloc(area, count,
-				 M6NPU_LARGE_PAGE_SHIFT - PAGE_SHIFT, true);
+	for (i = 0; i < ARRAY_SIZE(aligns) && !page; i++) {
+		if (size >= aligns[i])
+			page = cma_alloc(area, count, get_order(aligns[i]),
+					 true);
+	}
 	if (!page)
 		page = cma_alloc(area, count,
 				 min_t(unsigned int, CONFIG_CMA_ALIGNMENT,
@@ -187,12 +192,16 @@ int m6npu_segment_alloc(struct m6npu_device *m6npu,
 	int err;
 
 	err = segment_take(m6npu, segment, size);
-	if (err)
+	if (err) {
+		segment->size = 0;
 		return err;
+	}
 	if (segment->source != M6NPU_SEGMENT_DMA) {
 		err = segment_map(m6npu->drm.dev, segment);
-		if (err)
+		if (err) {
+			err = -EIO;
 			goto err_release;
+		}
 	}
 	segment->mapped = true;
 
@@ -201,13 +210,13 @@ int m6npu_segment_alloc(struct m6npu_device *m6npu,
 		err = -ERANGE;
 		goto err_unmap;
 	}
-	drm_mm_init(&segment->mm, segment->dma, size);
 	return 0;
 
 err_unmap:
 	m6npu_segment_unmap(m6npu, segment);
 err_release:
 	segment_release(m6npu, segment);
+	segment->size = 0;
 	return err;
 }
 
@@ -224,8 +233,8 @@ void m6npu_segment_free(struct m6npu_device *m6npu,
 			struct m6npu_segment *segment)
 {
 	m6npu_segment_unmap(m6npu, segment);
-	drm_mm_takedown(&segment->mm);
 	segment_release(m6npu, segment);
+	segment->size = 0;
 }
 
 static bool segment_would_fit(struct m6npu_device *m6npu, u64 size)

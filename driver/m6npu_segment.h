@@ -5,8 +5,6 @@
 #include <linux/mm_types.h>
 #include <linux/types.h>
 
-#include <drm/drm_mm.h>
-
 struct cma;
 struct m6npu_device;
 
@@ -28,7 +26,7 @@ enum m6npu_segment_source {
 struct m6npu_segment {
 	/** @page: first page */
 	struct page *page;
-	/** @size: bytes, a multiple of the page size */
+	/** @size: bytes, a multiple of the page size; 0 if there is none */
 	u64 size;
 	/** @dma: bus address of the first byte */
 	dma_addr_t dma;
@@ -38,11 +36,6 @@ struct m6npu_segment {
 	enum m6npu_segment_source source;
 	/** @mapped: @dma is valid; false once the device is gone */
 	bool mapped;
-	/**
-	 * @mm: what is taken, in bus addresses so that alignment is what the
-	 * device sees; protected by &m6npu_pool.lock
-	 */
-	struct drm_mm mm;
 };
 
 int m6npu_segment_alloc(struct m6npu_device *m6npu,

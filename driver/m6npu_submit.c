@@ -23,6 +23,7 @@
 #include <drm/drm_print.h>
 #include <drm/drm_syncobj.h>
 
+#include "m6npu_compat.h"
 #include "m6npu_context.h"
 #include "m6npu_device.h"
 #include "m6npu_gem.h"
@@ -31,6 +32,8 @@
 
 #define M6NPU_VA_END		BIT_ULL(M6NPU_VA_BITS)
 #define ALL_UNITS		(BIT(M6NPU_UNITS) - 1)
+#define STEP_MAX_SIZE		struct_size_t(struct m6npu_step, tokens, \
+					      M6NPU_STEP_MAX_TOKENS)
 /* An element larger than this is not from any version of the interface. */
 #define MAX_STRIDE		1024
 
@@ -135,6 +138,27 @@ static int submit_regions(struct m6npu_submission *sub)
 		sub->job->region[i].size = cpu_to_le64(region.size);
 	}
 	return 0;
+}
+
+/* What the job is told of must be ready for the device. */
+static int submit_use(struct m6npu_submission *sub)
+{
+	struct m6npu_job *job = sub->job;
+	struct m6npu_vm *vm = sub->ctx->vm;
+	unsigned int i;
+	int ret;
+
+	if (!atomic_read(&vm->unready))
+		return 0;
+	for (i = 0; i < M6NPU_REGIONS; i++) {
+		ret = m6npu_vm_use(vm, le64_to_cpu(job->region[i].addr),
+				   le64_to_cpu(job->region[i].size));
+		if (ret)
+			return ret;
+	}
+	if (!job->step_addr)
+		return 0;
+	return m6npu_vm_use(vm, job->step_addr, STEP_MAX_SIZE);
 }
 
 static int submit_copy_sync(struct m6npu_submission *sub, u64 array,
@@ -269,7 +293,7 @@ static struct drm_sched_entity *submit_entity(struct m6npu_submission *sub)
 		return entity;
 	ret = xa_err(xa_store(&ctx->entities, key, entity, GFP_KERNEL));
 	if (ret) {
-		drm_sched_entity_fini(entity);
+		m6npu_compat_entity_fini(entity);
 		kfree(entity);
 		return ERR_PTR(ret);
 	}
@@ -364,13 +388,18 @@ static int submit_queue(struct m6npu_submission *sub)
 	ret = submit_dependencies(sub, last, entity);
 	if (ret)
 		goto err_job;
-	ret = dma_resv_lock_interruptible(&ctx->vm->resv, NULL);
+	ret = mutex_lock_interruptible(&ctx->vm->gate);
 	if (ret)
 		goto err_job;
+	ret = dma_resv_lock_interruptible(&ctx->vm->resv, NULL);
+	if (ret)
+		goto err_gate;
 	ret = submit_reserve(sub);
 	if (!ret)
 		submit_push(sub, last, entity);
 	dma_resv_unlock(&ctx->vm->resv);
+err_gate:
+	mutex_unlock(&ctx->vm->gate);
 	if (!ret)
 		return 0;
 err_job:
@@ -397,6 +426,9 @@ static int submit_prepare(struct m6npu_submission *sub)
 	job->cmd_count = args->cmd_count;
 	job->step_addr = args->step_addr;
 	ret = submit_regions(sub);
+	if (ret)
+		return ret;
+	ret = submit_use(sub);
 	if (ret)
 		return ret;
 	ret = submit_in_syncs(sub);

@@ -130,6 +130,37 @@ TRACE_EVENT(m6npu_reset,
 		      __entry->job)
 );
 
+TRACE_EVENT(m6npu_defrag,
+	    TP_PROTO(const struct m6npu_pool *pool,
+		     const struct drm_m6npu_pool_defrag *report),
+	    TP_ARGS(pool, report),
+	    TP_STRUCT__entry(__string(dev, dev_name(pool->m6npu->drm.dev))
+			     __field(u64, before)
+			     __field(u64, after)
+			     __field(u64, moved)
+			     __field(u64, copied)
+			     __field(u64, time_ns)
+			     __field(u64, pause_ns)
+			     __field(u32, pool)
+			     __field(u32, buffers)
+			     __field(u32, stayed)),
+	    TP_fast_assign(__assign_str(dev);
+			   __entry->before = report->largest_before;
+			   __entry->after = report->largest_after;
+			   __entry->moved = report->moved;
+			   __entry->copied = report->copied;
+			   __entry->time_ns = report->time_ns;
+			   __entry->pause_ns = report->pause_ns;
+			   __entry->pool = pool->id;
+			   __entry->buffers = report->buffers;
+			   __entry->stayed = report->stayed;),
+	    TP_printk("%s pool=%u largest=%llu->%llu buffers=%u stayed=%u moved=%llu copied=%llu time_ns=%llu pause_ns=%llu",
+		      __get_str(dev), __entry->pool, __entry->before,
+		      __entry->after, __entry->buffers, __entry->stayed,
+		      __entry->moved, __entry->copied, __entry->time_ns,
+		      __entry->pause_ns)
+);
+
 #endif
 
 #undef TRACE_INCLUDE_PATH

@@ -36,6 +36,10 @@ extern "C" {
 #define DRM_M6NPU_EXPERT_BIND		0x0b
 #define DRM_M6NPU_ROUTER_CTL		0x0c
 #define DRM_M6NPU_RESET			0x0d
+#define DRM_M6NPU_POOL_FLUSH		0x0e
+#define DRM_M6NPU_POOL_DEFRAG		0x0f
+#define DRM_M6NPU_REGION_MAP		0x10
+#define DRM_M6NPU_REGION_UNMAP		0x11
 
 /* ---- GET_PARAM ---- */
 
@@ -111,12 +115,16 @@ struct drm_m6npu_get_param {
  * struct drm_m6npu_pool_create - reserve physically contiguous memory
  *
  * The pool is one contiguous area, or, if @max_segments > 1, up to that many.
- * Creation does not clear it; each buffer is cleared before it is handed out.
+ * Creation does not touch it; memory is cleared before anyone sees it.
  *
- * Errors: -EINVAL @size 0 or above 2^38, @max_segments above 16; -ENOMEM no
- * such contiguous area (the log says, at most every 30 seconds, what would
- * fit); -EPERM persistent without CAP_SYS_ADMIN; -ENOSPC too many pools (64 per
- * file).
+ * Errors: -EINVAL @size 0 or above 2^38, @max_segments above 16, @client_limit
+ * of a pool that is not persistent; -ENOMEM no such contiguous area (the log
+ * says, at most every 30 seconds, what would fit); -EDQUOT the file would hold
+ * more of the contiguous area than the module parameter client_percent allows,
+ * which CAP_SYS_RESOURCE overrides; -EIO the memory cannot be mapped for the
+ * device; -ERANGE the device cannot address it; -EPERM persistent without
+ * CAP_SYS_ADMIN; -ENOSPC too many pools (64 per file, 64 persistent ones);
+ * -EINTR.
  */
 struct drm_m6npu_pool_create {
 	/** @size: bytes; rounded up to a multiple of 4 KiB; Out: as rounded */
@@ -129,6 +137,8 @@ struct drm_m6npu_pool_create {
 	__u32 pool;
 	/** @pad: zero */
 	__u32 pad;
+	/** @client_limit: bytes one file may hold in a persistent pool, 0 = all */
+	__u64 client_limit;
 };
 
 /**
@@ -167,6 +177,85 @@ struct drm_m6npu_pool_info {
 	__u32 buffers;
 	/** @segments: Out. */
 	__u32 segments;
+	/** @client_used: Out. Those of @used that are this file's */
+	__u64 client_used;
+	/** @client_limit: Out. Bytes one file may hold in it, 0 = all */
+	__u64 client_limit;
+	/** @pinned: Out. Bytes that POOL_DEFRAG does not move */
+	__u64 pinned;
+	/** @next: Out. The next higher id that this file may use, 0 = none */
+	__u32 next;
+	/** @pad: Out. Zero */
+	__u32 pad;
+};
+
+/**
+ * struct drm_m6npu_pool_flush - give back what nothing needs
+ *
+ * Waits until closed buffers that jobs still use are freed, then gives empty
+ * segments of the pool back to the system, but for one. The pool's size shrinks
+ * accordingly, and does not grow again.
+ *
+ * Errors: -EINVAL flags; -ENOENT no such pool; -EPERM a persistent pool without
+ * CAP_SYS_ADMIN; -EINTR.
+ */
+struct drm_m6npu_pool_flush {
+	/** @pool: id */
+	__u32 pool;
+	/** @flags: zero */
+	__u32 flags;
+	/** @freed: Out. Bytes of buffers that were waited for */
+	__u64 freed;
+	/** @released: Out. Bytes of segments given back to the system */
+	__u64 released;
+	/** @largest_free: Out. As POOL_INFO reports it afterwards */
+	__u64 largest_free;
+};
+
+/** Fail with -EBUSY rather than wait for jobs. */
+#define DRM_M6NPU_DEFRAG_NO_DRAIN	(1u << 0)
+
+/**
+ * struct drm_m6npu_pool_defrag - move buffers so that free memory is contiguous
+ *
+ * At any time, under running jobs as well: for each batch of moves, jobs of the
+ * address space at hand are let run to their end and new ones held back, at most
+ * @pause_ns long. Device addresses, CPU mappings and contents stay valid, jobs
+ * see nothing of it. Buffers stay where they are if they were ever shared through
+ * a dma-buf, are mapped by a window, or belong to an address space whose jobs do
+ * not end within two seconds.
+ *
+ * Buffers that were not used yet are moved without being copied.
+ *
+ * Errors: -EINVAL flags; -ENOENT no such pool; -EBUSY DRM_M6NPU_DEFRAG_NO_DRAIN
+ * and jobs are queued or running that would have to be waited for; -EINTR. After
+ * the last two the report says what was done.
+ */
+struct drm_m6npu_pool_defrag {
+	/** @pool: id */
+	__u32 pool;
+	/** @flags: DRM_M6NPU_DEFRAG_* */
+	__u32 flags;
+	/** @largest_before: Out. Bytes of the largest free block */
+	__u64 largest_before;
+	/** @largest_after: Out. */
+	__u64 largest_after;
+	/** @free: Out. Bytes that are free */
+	__u64 free;
+	/** @moved: Out. Bytes in buffers that were moved */
+	__u64 moved;
+	/** @copied: Out. Bytes that were copied for it */
+	__u64 copied;
+	/** @copied_device: Out. Those of them that the device copied */
+	__u64 copied_device;
+	/** @time_ns: Out. */
+	__u64 time_ns;
+	/** @pause_ns: Out. Longest time that jobs were held back */
+	__u64 pause_ns;
+	/** @buffers: Out. Moves made */
+	__u32 buffers;
+	/** @stayed: Out. Buffers that could not be moved, as said above */
+	__u32 stayed;
 };
 
 /* ---- Buffers ---- */
@@ -179,11 +268,18 @@ struct drm_m6npu_pool_info {
 /**
  * struct drm_m6npu_bo_create - a zeroed buffer in a pool, mapped for the device
  *
- * The buffer is mapped in the file's address space for life. Its device
- * address is a multiple of 4 KiB, of 32 MiB from that size on.
+ * The buffer has its device address for life, a multiple of @align or, by
+ * default, of 4 KiB, of 32 MiB from that size on.
  *
- * Errors: -EINVAL bad size, flags or @addr; -ENOENT no such pool; -ENOSPC no
- * free block large enough in the pool (see @largest_free of POOL_INFO);
+ * Memory is cleared when it is first used, in pieces of up to 32 MiB: by access
+ * through mmap, or when SUBMIT, EXPERT_BIND, CMDLIST_SEAL or REGION_MAP first
+ * names it. So a large buffer costs nothing until then. A job therefore only
+ * reaches what existed when it was submitted.
+ *
+ * Errors: -EINVAL bad size, flags, @align or @addr; -ENOENT no such pool;
+ * -ENOSPC the pool has not as many bytes free; -ENOBUFS it has, but in blocks
+ * that are too small or not aligned, so POOL_DEFRAG may help (see @largest_free
+ * of POOL_INFO); -EDQUOT the file would hold more than the pool's @client_limit;
  * -EADDRINUSE @addr taken, if only by a closed buffer that jobs still use;
  * -ENOMEM; -EINTR. In a full pool the call waits up to two seconds for closed
  * buffers that jobs still use.
@@ -201,10 +297,19 @@ struct drm_m6npu_bo_create {
 	__u32 handle;
 	/** @pad: zero */
 	__u32 pad;
+	/**
+	 * @align: of device address and memory: 0 = by size, 4 KiB, 32 MiB (for
+	 * large pages of the device) or 256 MiB (for REGION_MAP)
+	 */
+	__u64 align;
 };
 
 /** The buffer is a sealed command list. */
 #define DRM_M6NPU_BO_SEALED		(1u << 31)
+/** It is a dma-buf of another file or device, not in a pool. */
+#define DRM_M6NPU_BO_IMPORTED		(1u << 30)
+/** It was exported as a dma-buf, and is not moved any more. */
+#define DRM_M6NPU_BO_EXPORTED		(1u << 29)
 
 /**
  * struct drm_m6npu_bo_info - where a buffer is
@@ -222,10 +327,14 @@ struct drm_m6npu_bo_info {
 	__u64 addr;
 	/** @mmap_offset: Out. For mmap(2) of the device file; MAP_SHARED */
 	__u64 mmap_offset;
-	/** @pool: Out. Id */
+	/** @pool: Out. Id, 0 if imported */
 	__u32 pool;
 	/** @pad: Out. Zero */
 	__u32 pad;
+	/** @align: Out. Device address and memory are multiples of this */
+	__u64 align;
+	/** @ready: Out. Bytes that were cleared and that the device can reach */
+	__u64 ready;
 };
 
 #define DRM_M6NPU_SYNC_TO_DEVICE	(1u << 0)
@@ -255,12 +364,59 @@ struct drm_m6npu_bo_sync {
  * CPU mappings are zapped and further access raises SIGBUS; the device loses
  * write access. SUBMIT takes sealed buffers only. There is no unseal.
  *
- * Errors: -ENOENT no such handle, -EBUSY jobs of this context are queued or
- * run. Sealing twice is fine. mmap(2) of a sealed buffer fails with -EACCES.
+ * Errors: -ENOENT no such handle; -EBUSY jobs of this context are queued or
+ * run, or a window maps the buffer; -EPERM it was exported or imported, so that
+ * others could change it; -EINTR. Sealing twice is fine. mmap(2) of a sealed
+ * buffer fails with -EACCES, its export with -EPERM.
  */
 struct drm_m6npu_cmdlist_seal {
 	/** @handle: GEM handle */
 	__u32 handle;
+	/** @pad: zero */
+	__u32 pad;
+};
+
+/**
+ * struct drm_m6npu_region_map - map part of a buffer by a window
+ *
+ * A context has 16 windows. Each maps up to 2 GiB of contiguous memory at the
+ * buffer's own device address, without page tables, so that access there never
+ * misses the TLB. Results are the same with and without.
+ *
+ * Device address and memory must be multiples of 256 MiB: give the buffer that
+ * @align, and take a multiple of 256 MiB as @offset. What is mapped is cleared,
+ * if it was not used yet, and is not moved by POOL_DEFRAG until it is unmapped.
+ *
+ * Errors: -ENOENT no such handle; -EINVAL flags, range outside the buffer, @size
+ * above 2 GiB, or not aligned (the log has PAGE_ALIGNMENT_VIOLATION); -EEXIST a
+ * window maps part of it already; -ENOSPC all windows are in use; -EOPNOTSUPP an
+ * imported buffer; -ENOMEM; -EINTR.
+ */
+struct drm_m6npu_region_map {
+	/** @handle: GEM handle */
+	__u32 handle;
+	/** @flags: zero */
+	__u32 flags;
+	/** @offset: bytes into the buffer, multiple of 256 MiB */
+	__u64 offset;
+	/** @size: bytes, multiple of 4 KiB; 0 = to the end or 2 GiB; Out: as mapped */
+	__u64 size;
+	/** @window: Out. Index, 0..15 */
+	__u32 window;
+	/** @pad: zero */
+	__u32 pad;
+};
+
+/**
+ * struct drm_m6npu_region_unmap - back to page tables
+ *
+ * Running jobs are not disturbed. Closing the buffer does the same.
+ *
+ * Errors: -EINVAL pad; -ENOENT no such window, or it maps nothing.
+ */
+struct drm_m6npu_region_unmap {
+	/** @window: index */
+	__u32 window;
 	/** @pad: zero */
 	__u32 pad;
 };
@@ -283,8 +439,8 @@ struct drm_m6npu_sync {
 /**
  * struct drm_m6npu_region - a range of device addresses commands may name
  *
- * May span buffers that lie side by side. What is not mapped faults when it
- * is touched.
+ * May span buffers that lie side by side. What did not exist when the job was
+ * submitted faults when it is touched.
  */
 struct drm_m6npu_region {
 	/** @addr: device address, multiple of 64 */
@@ -587,6 +743,14 @@ struct drm_m6npu_event_thermal {
 	DRM_IOWR(DRM_COMMAND_BASE + DRM_M6NPU_ROUTER_CTL, struct drm_m6npu_router_ctl)
 #define DRM_IOCTL_M6NPU_RESET \
 	DRM_IOW(DRM_COMMAND_BASE + DRM_M6NPU_RESET, struct drm_m6npu_reset)
+#define DRM_IOCTL_M6NPU_POOL_FLUSH \
+	DRM_IOWR(DRM_COMMAND_BASE + DRM_M6NPU_POOL_FLUSH, struct drm_m6npu_pool_flush)
+#define DRM_IOCTL_M6NPU_POOL_DEFRAG \
+	DRM_IOWR(DRM_COMMAND_BASE + DRM_M6NPU_POOL_DEFRAG, struct drm_m6npu_pool_defrag)
+#define DRM_IOCTL_M6NPU_REGION_MAP \
+	DRM_IOWR(DRM_COMMAND_BASE + DRM_M6NPU_REGION_MAP, struct drm_m6npu_region_map)
+#define DRM_IOCTL_M6NPU_REGION_UNMAP \
+	DRM_IOW(DRM_COMMAND_BASE + DRM_M6NPU_REGION_UNMAP, struct drm_m6npu_region_unmap)
 
 #if defined(__cplusplus)
 }
