@@ -68,15 +68,33 @@ def parse_size(text):
     return int(number) << units[unit]
 
 
-def pool_size(mem):
-    """How much of the memory is the NPU's contiguous area.
+def low_memory(arch, mem):
+    """Where the machine's memory below 4 GiB is: first byte, bytes."""
+    if arch == "arm64":
+        return 1 << 30, min(mem, 3 << 30)
+    # q35 keeps its own addresses free from 2 GiB on, if it must make a gap.
+    # The first 16 MiB are a zone of their own.
+    return 16 << 20, (mem if mem < 0xb0000000 else 2 << 30) - (16 << 20)
+
+
+def pool_place(arch, mem):
+    """How much of the memory is the NPU's contiguous area, and where: bytes,
+    and the range of addresses that it is to lie in.
 
     Half of a small guest; three quarters of a board, as the product has it
-    (24 of 32 GiB). Whole region windows, which are 256 MiB.
+    (24 of 32 GiB). Whole region windows, which are 256 MiB, where it has
+    some. The kernel wants it in one zone, so not across 4 GiB, and something
+    of that zone for itself.
     """
-    share = mem * 3 // 4 if mem >= 8 << 30 else mem // 2
     window = 256 << 20
-    return share // window * window or share
+    size = mem * 3 // 4 if mem >= 8 << 30 else mem // 2
+    start, room = low_memory(arch, mem)
+    high = mem - room - (start if arch == "x86_64" else 0)
+    if high - window >= mem // 2:
+        start, room = 4 << 30, high
+    if room > 2 * window:
+        size = min(size, room - window)
+    return size // window * window or size, start, start + room
 
 
 class Board:
@@ -209,7 +227,10 @@ class Board:
         if self.arch == "arm64":
             args += ["-dtb", self._device_tree()]
         elif self.emulator:
-            append.append(f"cma={pool_size(self.mem) >> 20}M")
+            size, start, end = pool_place(self.arch, self.mem)
+            append.append(f"cma={size >> 20}M@{start:#x}-{end:#x}")
+            # At random the kernel would put itself in the way now and then.
+            append.append("nokaslr")
         append += [self.kargs]
         return args + ["-append", " ".join(append).strip()]
 
@@ -292,7 +313,11 @@ class Board:
     def _device_tree(self):
         """QEMU's own tree for this machine with the board's overlay on it."""
         dts = os.path.join(TREE, "dts")
-        pool = pool_size(self.mem) if self.emulator else 64 << 20
+        size, start, end = pool_place(self.arch, self.mem)
+        if not self.emulator:
+            size = 64 << 20
+        pool = [f"-DM6_POOL_SIZE={size:#x}", f"-DM6_POOL_START={start:#x}",
+                f"-DM6_POOL_RANGE={end - start:#x}"]
         machine = self._machine_args()
         key = hashlib.sha256(repr((machine, pool)).encode())
         for name in ("compile", "m6-npu-vm.dtso", "m6-npu.dtsi"):
@@ -308,8 +333,7 @@ class Board:
         self._tool([self.target["qemu"], "-nodefaults", "-display", "none"]
                    + machine)
         self._tool([os.path.join(dts, "compile"),
-                    os.path.join(dts, "m6-npu-vm.dtso"), plugin,
-                    f"-DM6_POOL_SIZE={pool:#x}"])
+                    os.path.join(dts, "m6-npu-vm.dtso"), plugin] + pool)
         self._tool(["fdtoverlay", "-i", base, "-o", self.path("board.dtb"),
                     plugin])
         shutil.move(self.path("board.dtb"), result + f".{os.getpid()}")
