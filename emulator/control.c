@@ -2,8 +2,10 @@
 #include "control.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +18,8 @@
 #define CLIENTS_MAX	8
 #define LINE_BYTES	256
 #define ANSWER_BYTES	4096
-#define WORDS_MAX	5
+#define ARGUMENTS_MAX	3
+#define WORDS_MAX	(2 + ARGUMENTS_MAX)
 
 struct client {
 	int fd;
@@ -34,7 +37,22 @@ struct m6_control {
 	unsigned int clients;
 };
 
-static int parse_long(const char *word, long *value)
+/* Puts a refusal that says more than an errno would. */
+static int __attribute__((format(printf, 4, 5)))
+refuse(char *answer, size_t bytes, int err, const char *format, ...)
+{
+	int used = snprintf(answer, bytes, "{\"ok\":false,\"error\":\"");
+	va_list args;
+
+	va_start(args, format);
+	used += vsnprintf(answer + used, bytes - used, format, args);
+	va_end(args);
+	snprintf(answer + used, bytes - used, "\"}");
+	return err;
+}
+
+/* @limit: the largest magnitude it may have. */
+static int parse_long(const char *word, long limit, long *value)
 {
 	char *end;
 
@@ -42,8 +60,7 @@ static int parse_long(const char *word, long *value)
 		return -EINVAL;
 	errno = 0;
 	*value = strtol(word, &end, 0);
-	return errno || *end || *value > INT32_MAX || *value < INT32_MIN ?
-	       -EINVAL : 0;
+	return errno || *end || *value > limit || *value < -limit ? -EINVAL : 0;
 }
 
 static int inject_hang(struct m6_device *dev, const long *arg)
@@ -85,49 +102,90 @@ static int inject_drift(struct m6_device *dev, const long *arg)
 	return 0;
 }
 
+static int inject_stuck_bit(struct m6_device *dev, const long *arg)
+{
+	struct m6_stuck_bit bit = { arg[0], arg[1], arg[2] };
+
+	/* What does not fit the structure is no bit either. */
+	if (arg[0] < 0 || arg[1] != (long)bit.bit || arg[2] != (long)bit.value)
+		return -EINVAL;
+	return m6_device_inject_stuck_bit(dev, &bit);
+}
+
+static int heal_stuck_bit(struct m6_device *dev, const long *arg)
+{
+	if (arg[0] < 0 || arg[1] < 0 || arg[1] > 7)
+		return -EINVAL;
+	return m6_device_heal_stuck_bit(dev, arg[0], arg[1]);
+}
+
 static const struct fault {
+	const char *verb;
 	const char *name;
 	const char *arguments;
 	unsigned int count;
-	int (*inject)(struct m6_device *dev, const long *arg);
+	int (*run)(struct m6_device *dev, const long *arg);
+	long limit;		/* magnitude of arguments, 0: 31 bits */
 } faults[] = {
-	{ "unit-hang", "RING", 1, inject_hang },
-	{ "mmu-fault", "", 0, inject_mmu_fault },
-	{ "lost-irq", "VECTOR", 1, inject_lost_irq },
-	{ "spurious-irq", "VECTOR", 1, inject_spurious_irq },
-	{ "link", "SPEED WIDTH", 2, inject_link },
-	{ "temperature", "MILLIDEGREES", 1, inject_temp },
-	{ "sensor-drift", "MILLIDEGREES", 1, inject_drift },
+	{ "inject", "unit-hang", "RING", 1, inject_hang },
+	{ "inject", "mmu-fault", "", 0, inject_mmu_fault },
+	{ "inject", "lost-irq", "VECTOR", 1, inject_lost_irq },
+	{ "inject", "spurious-irq", "VECTOR", 1, inject_spurious_irq },
+	{ "inject", "link", "SPEED WIDTH", 2, inject_link },
+	{ "inject", "temperature", "MILLIDEGREES", 1, inject_temp },
+	{ "inject", "sensor-drift", "MILLIDEGREES", 1, inject_drift },
+	{ "inject", "stuck-bit", "ADDR BIT(0..7) VALUE(0|1)", 3,
+	  inject_stuck_bit, LONG_MAX },
+	{ "heal", "stuck-bit", "ADDR BIT(0..7)", 2, heal_stuck_bit,
+	  LONG_MAX },
 };
 
 static int command_status(struct m6_device *dev, char **word, char *answer,
 			  size_t bytes)
 {
+	int err = m6_device_status_json(dev, answer, bytes);
+
 	(void)word;
-	return m6_device_status_json(dev, answer, bytes);
+	if (err)
+		answer[0] = 0;
+	return err;
 }
 
-static int command_inject(struct m6_device *dev, char **word, char *answer,
-			  size_t bytes)
+static int run_fault(struct m6_device *dev, const struct fault *fault,
+		     char **word)
 {
-	long arg[2] = { 0, 0 };
+	const long limit = fault->limit ? fault->limit : INT32_MAX;
+	long arg[ARGUMENTS_MAX] = { 0 };
 
-	(void)answer;
-	(void)bytes;
-	if (!word[1])
-		return -EINVAL;
-	for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) {
-		const struct fault *fault = &faults[i];
+	for (unsigned int i = 0; i < fault->count; i++)
+		if (parse_long(word[i], limit, &arg[i]))
+			return -EINVAL;
+	m6_info("%s %s", fault->verb, fault->name);
+	return fault->run(dev, arg);
+}
 
-		if (strcmp(word[1], fault->name))
-			continue;
-		for (unsigned int j = 0; j < fault->count; j++)
-			if (parse_long(word[2 + j], &arg[j]))
-				return -EINVAL;
-		m6_info("injecting %s", fault->name);
-		return fault->inject(dev, arg);
+static int command_fault(struct m6_device *dev, char **word, char *answer,
+			 size_t bytes)
+{
+	const struct fault *fault = faults;
+	int err;
+
+	while (strcmp(word[0], fault->verb) || !word[1] ||
+	       strcmp(word[1], fault->name))
+		if (++fault == faults + sizeof(faults) / sizeof(faults[0]))
+			return -ENOENT;
+	err = run_fault(dev, fault, word + 2);
+	switch (err) {
+	case -EINVAL:
+		return refuse(answer, bytes, err, "bad or missing argument; it is %s %s %s",
+			      fault->verb, fault->name, fault->arguments);
+	case -ENOSPC:
+		return refuse(answer, bytes, err, "too many at a time; heal one first");
+	case -ENOENT:
+		return refuse(answer, bytes, err, "that was not injected");
+	default:
+		return err;
 	}
-	return -ENOENT;
 }
 
 static int command_advance(struct m6_device *dev, char **word, char *answer,
@@ -137,7 +195,7 @@ static int command_advance(struct m6_device *dev, char **word, char *answer,
 
 	(void)answer;
 	(void)bytes;
-	if (parse_long(word[1], &ms) || ms < 0)
+	if (parse_long(word[1], INT32_MAX, &ms) || ms < 0)
 		return -EINVAL;
 	m6_device_advance(dev, (uint64_t)ms * 1000000);
 	return 0;
@@ -164,8 +222,8 @@ static int command_help(struct m6_device *dev, char **word, char *answer,
 			"\"advance MILLISECONDS\",\"reset\",\"help\"");
 	for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++)
 		used += snprintf(answer + used, bytes - used,
-				 ",\"inject %s%s%s\"", faults[i].name,
-				 faults[i].count ? " " : "",
+				 ",\"%s %s%s%s\"", faults[i].verb,
+				 faults[i].name, faults[i].count ? " " : "",
 				 faults[i].arguments);
 	snprintf(answer + used, bytes - used, "]}");
 	return 0;
@@ -177,7 +235,8 @@ static const struct {
 		   size_t bytes);
 } commands[] = {
 	{ "status", command_status },
-	{ "inject", command_inject },
+	{ "inject", command_fault },
+	{ "heal", command_fault },
 	{ "advance", command_advance },
 	{ "reset", command_reset },
 	{ "help", command_help },
@@ -205,12 +264,16 @@ void m6_control_command(struct m6_device *dev, char *line, char *answer,
 {
 	int err;
 
-	snprintf(answer, bytes, "{\"ok\":true}");
+	answer[0] = 0;
 	err = run_command(dev, line, answer, bytes);
-	if (err == -ENOENT)
+	if (answer[0])
+		return;
+	if (!err)
+		snprintf(answer, bytes, "{\"ok\":true}");
+	else if (err == -ENOENT)
 		snprintf(answer, bytes, "{\"ok\":false,\"error\":"
 			 "\"no such command; help lists them\"}");
-	else if (err)
+	else
 		snprintf(answer, bytes, "{\"ok\":false,\"error\":\"%s\"}",
 			 strerror(-err));
 }

@@ -226,6 +226,18 @@ int m6_device_inject_link(struct m6_device *dev, unsigned int speed,
 	return 0;
 }
 
+int m6_device_inject_stuck_bit(struct m6_device *dev,
+			       const struct m6_stuck_bit *bit)
+{
+	return m6_stuck_add(&dev->mem.stuck, bit);
+}
+
+int m6_device_heal_stuck_bit(struct m6_device *dev, uint64_t addr,
+			     unsigned int bit)
+{
+	return m6_stuck_remove(&dev->mem.stuck, addr, bit);
+}
+
 void m6_device_inject_temp(struct m6_device *dev, int32_t millidegrees)
 {
 	m6_device_clock_events(dev, m6_clock_set_temp(&dev->clock,

@@ -25,6 +25,7 @@
 
 #include "m6npu_regs.h"
 #include "profile.h"
+#include "stuck.h"
 
 struct m6_device;
 
@@ -91,6 +92,12 @@ int m6_device_inject_lost_irq(struct m6_device *dev, unsigned int vector);
 int m6_device_inject_spurious_irq(struct m6_device *dev, unsigned int vector);
 int m6_device_inject_link(struct m6_device *dev, unsigned int speed,
 			  unsigned int width);
+/* -EINVAL no such bit or value; -ENOSPC too many. Outlives a reset. */
+int m6_device_inject_stuck_bit(struct m6_device *dev,
+			       const struct m6_stuck_bit *bit);
+/* -ENOENT: it was not stuck. */
+int m6_device_heal_stuck_bit(struct m6_device *dev, uint64_t addr,
+			     unsigned int bit);
 void m6_device_inject_temp(struct m6_device *dev, int32_t millidegrees);
 void m6_device_inject_drift(struct m6_device *dev, int32_t millidegrees);
 /* Lets device time pass with nothing running. */

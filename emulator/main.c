@@ -37,6 +37,8 @@ struct options {
 	bool once;
 	const char *set[SETTINGS_MAX];
 	unsigned int sets;
+	struct m6_stuck_bit stuck[M6_STUCK_MAX];
+	unsigned int stucks;
 };
 
 static const char usage[] =
@@ -47,6 +49,9 @@ static const char usage[] =
 "  --control PATH     socket for `status`, `inject FAULT`, `help`\n"
 "  --profile FILE     another board than the built-in M6 mini\n"
 "  --set S.KEY=VALUE  change one key of the profile, any number of times\n"
+"  --stuck-bit ADDRESS:BIT:VALUE\n"
+"                     bit of the byte at a bus address that always reads\n"
+"                     VALUE; up to 16 times\n"
 "  --threads N        for one command's arithmetic (default: all CPUs)\n"
 "  --dry              charge device time, compute nothing\n"
 "  --once             end when the first client goes\n"
@@ -60,6 +65,7 @@ static const struct option long_options[] = {
 	{ "control", required_argument, NULL, 'c' },
 	{ "profile", required_argument, NULL, 'p' },
 	{ "set", required_argument, NULL, 'S' },
+	{ "stuck-bit", required_argument, NULL, 'b' },
 	{ "threads", required_argument, NULL, 't' },
 	{ "dry", no_argument, NULL, 'd' },
 	{ "once", no_argument, NULL, 'o' },
@@ -93,6 +99,15 @@ static long parse_count(const char *option, const char *text, long max)
 	return value;
 }
 
+static void add_stuck_bit(struct options *options, const char *text)
+{
+	if (options->stucks == M6_STUCK_MAX)
+		fail("--stuck-bit", "more than 16 bits");
+	if (m6_stuck_parse(text, &options->stuck[options->stucks++]))
+		fail(text, "not a stuck bit; write ADDRESS:BIT:VALUE, "
+		     "BIT 0 to 7, VALUE 0 or 1");
+}
+
 static void parse_option(struct options *options, int option)
 {
 	switch (option) {
@@ -109,6 +124,9 @@ static void parse_option(struct options *options, int option)
 		if (options->sets == SETTINGS_MAX)
 			fail("--set", "too often; use a profile file");
 		options->set[options->sets++] = optarg;
+		break;
+	case 'b':
+		add_stuck_bit(options, optarg);
 		break;
 	case 't':
 		options->threads = parse_count("--threads", optarg, 256);
@@ -236,6 +254,8 @@ static struct m6_device *create_device(const struct options *options)
 	});
 	if (!dev)
 		fail("device", "out of memory or threads");
+	for (unsigned int i = 0; i < options->stucks; i++)
+		m6_device_inject_stuck_bit(dev, &options->stuck[i]);
 	return dev;
 }
 

@@ -9,12 +9,14 @@ void m6_memory_init(struct m6_memory *mem)
 {
 	memset(mem, 0, sizeof(*mem));
 	pthread_mutex_init(&mem->lock, NULL);
+	m6_stuck_init(&mem->stuck);
 }
 
 void m6_memory_destroy(struct m6_memory *mem)
 {
 	m6_memory_clear(mem);
 	free(mem->maps);
+	m6_stuck_destroy(&mem->stuck);
 	pthread_mutex_destroy(&mem->lock);
 }
 
@@ -220,6 +222,7 @@ static int memory_access(struct m6_memory *mem, uint64_t addr, uint8_t *data,
 int m6_memory_read(struct m6_memory *mem, uint64_t addr, void *to,
 		   uint64_t bytes)
 {
+	m6_memory_settle(mem, addr, bytes);
 	return memory_access(mem, addr, to, bytes, M6_MAPPING_READ,
 			     MEMORY_READ);
 }
@@ -227,8 +230,11 @@ int m6_memory_read(struct m6_memory *mem, uint64_t addr, void *to,
 int m6_memory_write(struct m6_memory *mem, uint64_t addr, const void *from,
 		    uint64_t bytes)
 {
-	return memory_access(mem, addr, (uint8_t *)from, bytes,
-			     M6_MAPPING_WRITE, MEMORY_WRITE);
+	int err = memory_access(mem, addr, (uint8_t *)from, bytes,
+				M6_MAPPING_WRITE, MEMORY_WRITE);
+
+	m6_memory_settle(mem, addr, bytes);
+	return err;
 }
 
 bool m6_memory_check(struct m6_memory *mem, uint64_t addr, uint64_t bytes,
@@ -246,6 +252,7 @@ int m6_memory_load(struct m6_memory *mem, uint64_t addr, uint64_t *to,
 
 	if (addr % sizeof(*to))
 		return -EINVAL;
+	m6_memory_settle(mem, addr, count * sizeof(*to));
 	map = m6_memory_get(mem, addr, M6_MAPPING_READ, &host, &room);
 	if (!map)
 		return -EFAULT;
@@ -273,5 +280,6 @@ int m6_memory_publish(struct m6_memory *mem, uint64_t addr, uint64_t value)
 	else
 		room = 0;
 	m6_mapping_put(map);
+	m6_memory_settle(mem, addr, sizeof(value));
 	return room ? 0 : -EFAULT;
 }

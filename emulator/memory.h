@@ -16,6 +16,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "stuck.h"
+
 #define M6_MAPPING_READ		(1u << 0)
 #define M6_MAPPING_WRITE	(1u << 1)
 #define M6_MAPPINGS_MAX		65535
@@ -35,6 +37,7 @@ struct m6_memory {
 	struct m6_mapping **maps;	/* by address, disjoint */
 	size_t count;
 	size_t room;
+	struct m6_stuck stuck;
 };
 
 void m6_memory_init(struct m6_memory *mem);
@@ -53,12 +56,20 @@ void m6_memory_clear(struct m6_memory *mem);
 
 /*
  * Holds the mapping at @addr that allows all of @flags; @host and @room tell
- * where it is and how far it goes. NULL if there is none.
+ * where it is and how far it goes. NULL if there is none. Who reads or writes
+ * there calls m6_memory_settle(); the functions below do that themselves.
  */
 struct m6_mapping *m6_memory_get(struct m6_memory *mem, uint64_t addr,
 				 uint32_t flags, uint8_t **host,
 				 uint64_t *room);
 void m6_mapping_put(struct m6_mapping *map);
+/* Before the device reads memory, and after it wrote some. */
+static inline void m6_memory_settle(struct m6_memory *mem, uint64_t addr,
+				    uint64_t bytes)
+{
+	if (atomic_load_explicit(&mem->stuck.count, memory_order_relaxed))
+		m6_stuck_force(&mem->stuck, mem, addr, bytes);
+}
 
 /* Copies, across mappings too. -EFAULT: nothing or a part was copied. */
 int m6_memory_read(struct m6_memory *mem, uint64_t addr, void *to,

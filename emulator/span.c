@@ -59,6 +59,7 @@ static void *map_direct(struct m6_job *job, const struct m6_pieces *pieces,
 		uint64_t bus = pieces->piece[i].bus;
 		uint64_t left = pieces->piece[i].bytes;
 
+		m6_memory_settle(&job->dev->mem, bus, left);
 		while (left) {
 			struct m6_mapping *map;
 			uint8_t *host;
@@ -273,6 +274,9 @@ uint32_t m6_job_release(struct m6_job *job, bool store)
 		free(bounce->host);
 	}
 	job->bounces = 0;
+	/* What was written directly, wherever that was. */
+	if (job->holds)
+		m6_memory_settle(&job->dev->mem, 0, UINT64_MAX);
 	while (job->holds)
 		m6_mapping_put(job->hold[--job->holds]);
 	return code;

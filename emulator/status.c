@@ -114,6 +114,7 @@ int m6_device_status_json(struct m6_device *dev, char *buffer, size_t bytes)
 	add(&text, "\"tlb\":{\"hits\":%llu,\"misses\":%llu},",
 	    (unsigned long long)atomic_load(&dev->mmu.hits),
 	    (unsigned long long)atomic_load(&dev->mmu.misses));
+	add(&text, "\"stuck_bits\":%u,", atomic_load(&dev->mem.stuck.count));
 	add(&text, "\"exceptions\":{\"head\":%u,\"tail\":%u,\"dropped\":%u},",
 	    exc.head, exc.tail, exc.dropped);
 	add_vectors(&text, dev);

@@ -84,6 +84,19 @@ int main(void)
 	   good(&guest, "inject link 3 2") &&
 	   good(&guest, "inject sensor-drift -500") &&
 	   good(&guest, "inject temperature 90000"), "inject");
+	ok(good(&guest, "inject stuck-bit 0x87654321f 7 1") &&
+	   good(&guest, "status") && strstr(answer, "\"stuck_bits\":1") &&
+	   good(&guest, "heal stuck-bit 0x87654321f 7") &&
+	   good(&guest, "status") && strstr(answer, "\"stuck_bits\":0"),
+	   "a stuck bit comes and goes");
+	ok(!good(&guest, "heal stuck-bit 0x87654321f 7") &&
+	   strstr(answer, "not injected") &&
+	   !good(&guest, "inject stuck-bit 0 8 1") &&
+	   !good(&guest, "inject stuck-bit 0 0 2") &&
+	   !good(&guest, "inject stuck-bit 0 0x100000000 1") &&
+	   !good(&guest, "inject stuck-bit -1 0 1") &&
+	   !good(&guest, "inject stuck-bit 0 0") &&
+	   strstr(answer, "ADDR BIT"), "but no nonsense: %s", answer);
 	ok(guest_read(&guest, M6NPU_REG_STATUS) & M6NPU_STATUS_THROTTLED,
 	   "heat arrives");
 	ok(!good(&guest, "") && !good(&guest, "nonsense") &&
