@@ -14,22 +14,43 @@
 #include "device.h"
 #include "error.h"
 #include "pool.h"
+#include "size.h"
 
-static int fail_create(struct npu_pool *pool, int error, uint64_t size)
+static const struct npu_reason create_reasons[] = {
+	{ -ENOSPC, "as much is not free",
+	  "take a larger pool (npu_mem_pool_prealloc --size), fewer slots, shorter sequences or a smaller model" },
+	{ -ENOBUFS, "as much is free, but in smaller blocks, also after it was defragmented",
+	  "lower moe_loader/max_chunk_size_kb, or stop programs whose buffers cannot be moved" },
+	{ -EDQUOT, "one program may not hold as much of it",
+	  "make the pool with a larger npu_mem_pool_prealloc --client-limit, or take another one" },
+	{ -EADDRINUSE, "its device address is taken",
+	  "choose another one; one just given up is free when the jobs that use it ended" },
+	{ -EINVAL, "size, address or alignment is out of range",
+	  "addresses are multiples of 4 KiB below 2^38" },
+	{ -ENOENT, "the pool was released", "make a new one" },
+};
+
+static int fail_create(struct npu_pool *pool, int error,
+		       const struct drm_m6npu_bo_create *arg)
 {
+	const struct npu_reason *reason = npu_reason_find(
+		create_reasons,
+		sizeof(create_reasons) / sizeof(create_reasons[0]), error);
 	struct npu_pool_info info = { 0 };
+	uint64_t limit;
 
-	if (error == -EADDRINUSE)
-		return npu_fail(error,
-				"device address of a new buffer is taken");
-	if (error != -ENOSPC)
+	if (!reason)
 		return npu_device_fail(pool->device, error,
 				       "cannot create a buffer");
 	npu_pool_info(pool, &info);
+	limit = info.client_limit ? info.client_limit : info.size;
 	return npu_fail(error,
-			"pool %" PRIu32 " has no free block of %" PRIu64 " bytes: %" PRIu64 " of %" PRIu64 " are used, the largest free block has %" PRIu64 "; use a larger pool, or defragment this one",
-			info.id, size, info.used, info.size,
-			info.largest_free);
+			"pool %" PRIu32 ": no buffer of %s: %s; %s (%s of %s are used, %s of them pinned, largest free block %s, here %s of at most %s)",
+			pool->id, npu_size(arg->size).text, reason->what,
+			reason->help, npu_size(info.used).text,
+			npu_size(info.size).text, npu_size(info.pinned).text,
+			npu_size(info.largest_free).text,
+			npu_size(info.client_used).text, npu_size(limit).text);
 }
 
 static int get_info(struct npu_buffer *buffer)
@@ -45,33 +66,60 @@ static int get_info(struct npu_buffer *buffer)
 	buffer->size = arg.size;
 	buffer->addr = arg.addr;
 	buffer->mmap_offset = arg.mmap_offset;
+	buffer->align = arg.align;
 	return 0;
+}
+
+/* Room that is only in pieces is put together, once. */
+static int create(struct npu_pool *pool, const struct drm_m6npu_bo_create *what,
+		  struct drm_m6npu_bo_create *arg)
+{
+	struct drm_m6npu_pool_defrag defrag = { .pool = pool->id };
+	int ret;
+
+	*arg = *what;
+	ret = npu_device_ioctl(pool->device, DRM_IOCTL_M6NPU_BO_CREATE, arg);
+	if (ret != -ENOBUFS ||
+	    npu_device_ioctl(pool->device, DRM_IOCTL_M6NPU_POOL_DEFRAG,
+			     &defrag))
+		return ret;
+	*arg = *what;
+	return npu_device_ioctl(pool->device, DRM_IOCTL_M6NPU_BO_CREATE, arg);
 }
 
 int npu_buffer_create(struct npu_pool *pool, uint64_t size, uint32_t flags,
 		      uint64_t *addr, struct npu_buffer **out)
 {
-	struct drm_m6npu_bo_create arg = {
+	return npu_buffer_create_aligned(pool, size, flags, 0, addr, out);
+}
+
+int npu_buffer_create_aligned(struct npu_pool *pool, uint64_t size,
+			      uint32_t flags, uint64_t align, uint64_t *addr,
+			      struct npu_buffer **out)
+{
+	struct drm_m6npu_bo_create what = {
 		.size = size,
 		.pool = pool->id,
 		.addr = *addr,
+		.align = align,
 	};
+	struct drm_m6npu_bo_create arg;
 	struct npu_buffer *buffer;
 	int ret;
 
 	if (flags & ~NPU_BUFFER_READONLY)
 		return npu_fail(-EINVAL, "buffer: unknown flags %#x", flags);
 	if (*addr)
-		arg.flags |= DRM_M6NPU_BO_FIXED_ADDR;
+		what.flags |= DRM_M6NPU_BO_FIXED_ADDR;
 	if (flags & NPU_BUFFER_READONLY)
-		arg.flags |= DRM_M6NPU_BO_DEVICE_READONLY;
+		what.flags |= DRM_M6NPU_BO_DEVICE_READONLY;
 	buffer = calloc(1, sizeof(*buffer));
 	if (!buffer)
 		return npu_fail_memory();
-	ret = npu_device_ioctl(pool->device, DRM_IOCTL_M6NPU_BO_CREATE, &arg);
+	ret = create(pool, &what, &arg);
 	if (ret) {
 		free(buffer);
-		return fail_create(pool, ret, size);
+		return fail_create(pool, ret, &what);
 	}
 	buffer->pool = pool;
 	buffer->handle = arg.handle;

@@ -122,7 +122,11 @@ int npu_experts_init(struct npu_experts *e, struct npu_pool *pool,
 	ret = arrange(e);
 	if (!ret)
 		ret = npu_span_init(&e->span, pool, layout->experts,
-				    layout->expert_chunk, NPU_BUFFER_READONLY);
+				    layout->chunk, NPU_BUFFER_READONLY,
+				    layout->experts_windows);
+	/* Costs nothing yet, and none has to be refused when it faults. */
+	if (!ret)
+		ret = npu_span_populate(&e->span, 0, layout->experts);
 	if (!ret)
 		ret = take_table(e);
 	if (ret)
@@ -188,10 +192,8 @@ static int bring_in(struct npu_experts *e, struct npu_expert *x)
 		if (ret)
 			return ret;
 	}
-	ret = npu_span_populate(&e->span, x->offset, x->size);
-	if (!ret)
-		ret = npu_file_read_section(e->file, x->section,
-					    e->span.cpu + x->offset, x->size);
+	ret = npu_file_read_section(e->file, x->section,
+				    e->span.cpu + x->offset, x->size);
 	if (!ret)
 		ret = npu_span_sync_to_device(&e->span, x->offset, x->size);
 	if (ret)

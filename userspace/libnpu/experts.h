@@ -40,8 +40,9 @@ struct npu_experts {
 };
 
 /*
- * Takes the device's expert table. The others live as long as @experts.
- * -EBUSY: another model has it.
+ * Takes the device's expert table, and a buffer's place in @pool for every
+ * expert. The others live as long as @experts. -EBUSY: another model has the
+ * table.
  */
 int npu_experts_init(struct npu_experts *experts, struct npu_pool *pool,
 		     struct npu_file *file, const struct npu_layout *layout,

@@ -10,6 +10,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "buffer.h"
 #include "error.h"
 #include "job_format.h"
 #include "layout.h"
@@ -27,11 +28,16 @@ static uint64_t round_up(uint64_t x, uint64_t to)
 	return (x + to - 1) / to * to;
 }
 
-/* Large pages where chunks are large enough for them. */
+/*
+ * Large pages where chunks are large enough for them, and so that the next
+ * buffer can begin where a window can where they are large enough for that.
+ */
 static uint64_t chunk_size(uint64_t max)
 {
 	if (!max)
 		max = DEFAULT_CHUNK;
+	if (max >= NPU_WINDOW_ALIGN)
+		return max / NPU_WINDOW_ALIGN * NPU_WINDOW_ALIGN;
 	if (max >= NPU_LARGE_PAGE)
 		return max / NPU_LARGE_PAGE * NPU_LARGE_PAGE;
 	return max < PAGE ? PAGE : max / PAGE * PAGE;
@@ -84,6 +90,15 @@ static int plan_kv(struct npu_layout *l, const struct npu_runtime *r,
 	return 0;
 }
 
+/* Where a part begins, up to a window's alignment of the pool may be lost. */
+static bool plan_windows(struct npu_layout *l, uint64_t size)
+{
+	if (size < NPU_WINDOW_ALIGN || l->chunk < NPU_WINDOW_ALIGN)
+		return false;
+	l->window_slack += NPU_WINDOW_ALIGN;
+	return true;
+}
+
 static void plan_pool(struct npu_layout *l)
 {
 	uint64_t largest = l->weights;
@@ -91,7 +106,7 @@ static void plan_pool(struct npu_layout *l)
 	l->pool = pool_bytes(l->weights, l->chunk) +
 		  pool_bytes(l->scratch, l->chunk) +
 		  pool_bytes(l->kv, l->chunk) + pool_bytes(l->io, l->chunk) +
-		  pool_bytes(l->experts, l->expert_chunk) +
+		  pool_bytes(l->experts, l->chunk) +
 		  round_up(l->commands, PAGE);
 	if (l->kv > largest)
 		largest = l->kv;
@@ -131,11 +146,11 @@ int npu_layout_plan(struct npu_layout *l, const struct npu_file *file,
 	free(offsets);
 	if (!tiles || !offsets)
 		return npu_fail_memory();
-	/* Small ones, so that a fault does not wait for gigabytes of zeros. */
-	l->expert_chunk = l->chunk;
-	if (request->experts_on_demand && l->chunk > NPU_LARGE_PAGE)
-		l->expert_chunk = NPU_LARGE_PAGE;
 	plan_pool(l);
+	l->weights_windows = plan_windows(l, l->weights);
+	/* A window clears what is behind it: not for experts yet to come. */
+	l->experts_windows = !request->experts_on_demand &&
+			     plan_windows(l, l->experts);
 	if (l->experts > MAX_BYTES || l->pool > MAX_BYTES)
 		return npu_fail(-ENOSPC,
 				"model of %" PRIu64 " bytes is larger than the device's address space",

@@ -23,9 +23,11 @@ struct npu_layout {
 	/* Bytes of each part. */
 	uint64_t weights, scratch, kv, io, commands, experts;
 	/* Bytes of the buffers they are cut into. */
-	uint64_t chunk, expert_chunk;
-	/* A pool that holds all of it. */
-	uint64_t pool;
+	uint64_t chunk;
+	/* These parts are worth windows of the device. */
+	bool weights_windows, experts_windows;
+	/* A pool that holds all of it, and what aligning for windows adds. */
+	uint64_t pool, window_slack;
 };
 
 /* A command list. */

@@ -18,6 +18,7 @@
 #include "error.h"
 #include "model.h"
 #include "pool.h"
+#include "window.h"
 
 #define TARGET "m6-mini"
 
@@ -190,52 +191,104 @@ static int read_file(struct loader *l, const char *path)
 
 /* ---- Memory ---- */
 
-static int make_pool(struct loader *l)
-{
-	struct npu_model *m = l->model;
-	struct npu_pool_info info;
-	int ret;
-
-	m->pool = l->options.pool;
-	if (!m->pool) {
-		ret = npu_pool_create(m->device, m->layout.pool, 0, 1,
-				      &m->pool);
-		if (ret)
-			return ret;
-		m->own_pool = true;
-	}
-	ret = npu_pool_info(m->pool, &info);
-	m->pool_bytes = info.size;
-	return ret;
-}
-
 static int make_span(struct npu_model *m, struct npu_span *span, uint64_t size,
-		     uint32_t flags)
+		     uint32_t flags, bool windows)
 {
 	int ret;
 
-	ret = npu_span_init(span, m->pool, size, m->layout.chunk, flags);
+	ret = npu_span_init(span, m->pool, size, m->layout.chunk, flags,
+			    windows);
 	return ret ? ret : npu_span_populate(span, 0, size);
 }
 
-/* Large parts first: they are the ones that a fragmented pool fails. */
-static int make_memory(struct npu_model *m)
+/*
+ * Takes all of it before anything is read. Large parts first: they are the ones
+ * that a fragmented pool fails.
+ */
+static int take_buffers(struct npu_model *m)
 {
 	const struct npu_layout *lay = &m->layout;
+	struct npu_pool_info info = { 0 };
+	uint64_t addr = 0;
 	int ret;
 
-	ret = make_span(m, &m->weights, lay->weights, NPU_BUFFER_READONLY);
+	ret = npu_pool_info(m->pool, &info);
+	m->pool_bytes = info.size;
 	if (!ret)
-		ret = make_span(m, &m->kv, lay->kv, 0);
+		ret = make_span(m, &m->weights, lay->weights,
+				NPU_BUFFER_READONLY, lay->weights_windows);
 	if (!ret)
-		ret = make_span(m, &m->scratch, lay->scratch, 0);
+		ret = npu_experts_init(&m->experts, m->pool, m->file, lay,
+				       &m->preload);
 	if (!ret)
-		ret = make_span(m, &m->io, lay->io, 0);
+		ret = make_span(m, &m->kv, lay->kv, 0, false);
+	if (!ret)
+		ret = make_span(m, &m->scratch, lay->scratch, 0, false);
+	if (!ret)
+		ret = make_span(m, &m->io, lay->io, 0, false);
+	if (!ret)
+		ret = npu_buffer_create(m->pool, lay->commands, 0, &addr,
+					&m->commands);
 	if (ret)
 		return ret;
 	npu_span_unmap(&m->kv);
 	npu_span_unmap(&m->scratch);
 	return 0;
+}
+
+/* Somebody else took it, or it came in pieces that do not suit. */
+static bool lacks_room(int error)
+{
+	return error == -ENOSPC || error == -ENOBUFS || error == -EDQUOT ||
+	       error == -ENOENT;
+}
+
+/* 0 with no pool in the model: there is none that does. */
+static int take_shared(struct npu_model *m)
+{
+	int ret;
+
+	ret = npu_pool_find(m->device, m->layout.pool, &m->pool);
+	if (ret || !m->pool)
+		return ret;
+	m->own_pool = true;
+	ret = take_buffers(m);
+	if (!lacks_room(ret))
+		return ret;
+	npu_model_release_memory(m);
+	return 0;
+}
+
+/* Room for aligned buffers if it can be had, else without. */
+static int take_private(struct npu_model *m)
+{
+	const struct npu_layout *lay = &m->layout;
+	int ret = -ENOMEM;
+
+	if (lay->window_slack)
+		ret = npu_pool_create(m->device, lay->pool + lay->window_slack,
+				      0, 1, &m->pool);
+	if (ret == -ENOMEM || ret == -EDQUOT)
+		ret = npu_pool_create(m->device, lay->pool, 0, 1, &m->pool);
+	if (ret)
+		return ret;
+	m->own_pool = true;
+	return take_buffers(m);
+}
+
+static int take_memory(struct loader *l)
+{
+	struct npu_model *m = l->model;
+	int ret = 0;
+
+	m->pool = l->options.pool;
+	if (m->pool)
+		return take_buffers(m);
+	if (!l->options.private_pool)
+		ret = take_shared(m);
+	if (ret || m->pool)
+		return ret;
+	return take_private(m);
 }
 
 static int make_sync(struct npu_model *m)
@@ -257,7 +310,7 @@ static int make_sync(struct npu_model *m)
 
 static int load_commands(struct npu_model *m)
 {
-	uint64_t bytes, addr = 0;
+	uint64_t bytes;
 	uint32_t k;
 	char *cpu;
 	int ret;
@@ -265,9 +318,6 @@ static int load_commands(struct npu_model *m)
 	m->tiles = npu_layout_tiles(m->file, &m->tile_count, &bytes);
 	if (!m->tiles)
 		return npu_fail_memory();
-	ret = npu_buffer_create(m->pool, bytes, 0, &addr, &m->commands);
-	if (ret)
-		return ret;
 	cpu = npu_buffer_map(m->commands);
 	if (!cpu)
 		return -ENOMEM;
@@ -328,16 +378,27 @@ static int load_experts(struct loader *l)
 	uint32_t count;
 	int ret;
 
-	ret = npu_experts_init(&m->experts, m->pool, m->file, &m->layout,
-			       &m->preload);
-	if (ret || !m->runtime.expert_layers)
-		return ret;
+	if (!m->runtime.expert_layers)
+		return 0;
 	npu_experts_total(&m->experts, false, &count, &m->expert_bytes);
 	npu_experts_total(&m->experts, named_only, &count, &bytes);
 	ret = begin_stage(l, NPU_LOAD_EXPERTS, bytes, count);
 	if (!ret)
 		ret = npu_experts_load(&m->experts, named_only, one_done, l);
 	return ret;
+}
+
+/* Over weights only: windows are few, and what they map cannot be moved. */
+static void map_windows(struct npu_model *m)
+{
+	const struct npu_span *spans[2];
+	size_t count = 0;
+
+	if (m->layout.weights_windows)
+		spans[count++] = &m->weights;
+	if (m->layout.experts_windows)
+		spans[count++] = &m->experts.span;
+	m->windows = npu_windows_map(spans, count);
 }
 
 static int load(struct loader *l, const char *path)
@@ -347,9 +408,7 @@ static int load(struct loader *l, const char *path)
 
 	ret = read_file(l, path);
 	if (!ret)
-		ret = make_pool(l);
-	if (!ret)
-		ret = make_memory(m);
+		ret = take_memory(l);
 	if (!ret)
 		ret = make_sync(m);
 	if (!ret)
@@ -360,6 +419,7 @@ static int load(struct loader *l, const char *path)
 		ret = load_experts(l);
 	if (ret)
 		return ret;
+	map_windows(m);
 	/* With everything in, nothing is read again. */
 	if (!m->runtime.expert_layers || !l->options.experts_on_demand) {
 		npu_span_unmap(&m->experts.span);

@@ -12,19 +12,28 @@
 #include "device.h"
 #include "error.h"
 #include "model.h"
+#include "pool.h"
 
-void npu_model_free(struct npu_model *model)
+void npu_model_release_memory(struct npu_model *model)
 {
-	if (!model)
-		return;
 	npu_experts_clear(&model->experts);
 	npu_buffer_destroy(model->commands);
+	model->commands = NULL;
 	npu_span_clear(&model->io);
 	npu_span_clear(&model->kv);
 	npu_span_clear(&model->scratch);
 	npu_span_clear(&model->weights);
 	if (model->own_pool)
 		npu_pool_destroy(model->pool);
+	model->own_pool = false;
+	model->pool = NULL;
+}
+
+void npu_model_free(struct npu_model *model)
+{
+	if (!model)
+		return;
+	npu_model_release_memory(model);
 	if (model->syncobj)
 		drmSyncobjDestroy(npu_device_fd(model->device),
 				  model->syncobj);
@@ -64,6 +73,8 @@ void npu_model_info(const struct npu_model *model, struct npu_model_info *info)
 		.pool_bytes = model->pool_bytes,
 		.eos_count = model->metadata.eos_count,
 		.load_ns = model->load_ns,
+		.pool_id = model->pool->id,
+		.windows = model->windows,
 	};
 	memcpy(info->eos_tokens, model->metadata.eos,
 	       sizeof(info->eos_tokens));

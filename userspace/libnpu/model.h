@@ -22,8 +22,9 @@ struct npu_model {
 	struct npu_layout layout;
 
 	struct npu_pool *pool;
-	bool own_pool;
+	bool own_pool;			/* the object is the model's */
 	uint64_t pool_bytes;
+	uint32_t windows;
 	struct npu_span weights, scratch, kv, io;
 	struct npu_buffer *commands;	/* sealed */
 	struct npu_tile *tiles;
@@ -41,6 +42,8 @@ struct npu_model {
 	uint64_t load_ns;
 };
 
+/* Gives back all that npu_model_load() took of the device but the syncobj. */
+void npu_model_release_memory(struct npu_model *model);
 /* Checks tokens against the model, without side effects. */
 int npu_model_check_step(const struct npu_model *model,
 			 const struct npu_step_token *tokens, uint32_t count);

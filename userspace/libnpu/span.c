@@ -35,16 +35,23 @@ static int insert(struct npu_va *va, size_t at, uint64_t addr, uint64_t size)
 	return 0;
 }
 
-int npu_va_take(struct npu_va *va, uint64_t size, uint64_t *addr)
+static uint64_t round_up(uint64_t x, uint64_t to)
+{
+	return (x + to - 1) / to * to;
+}
+
+int npu_va_take(struct npu_va *va, uint64_t size, uint64_t align,
+		uint64_t *addr)
 {
 	uint64_t at = NPU_VA_BASE, next;
 	size_t i;
 	int ret;
 
-	size = (size + NPU_LARGE_PAGE - 1) / NPU_LARGE_PAGE * NPU_LARGE_PAGE;
+	size = round_up(size, NPU_LARGE_PAGE);
 	for (i = 0; i <= va->count; i++) {
 		next = i < va->count ? va->ranges[i].addr : NPU_VA_END;
-		if (next - at >= size) {
+		at = round_up(at, align);
+		if (next >= at && next - at >= size) {
 			ret = insert(va, i, at, size);
 			*addr = at;
 			return ret;
@@ -83,13 +90,15 @@ static int take_addresses(struct npu_span *span)
 	int ret;
 
 	pthread_mutex_lock(&device->lock);
-	ret = npu_va_take(&device->va, span->size, &span->addr);
+	ret = npu_va_take(&device->va, span->size,
+			  span->windows ? NPU_WINDOW_ALIGN : NPU_LARGE_PAGE,
+			  &span->addr);
 	pthread_mutex_unlock(&device->lock);
 	return ret;
 }
 
 int npu_span_init(struct npu_span *span, struct npu_pool *pool, uint64_t size,
-		  uint64_t chunk, uint32_t flags)
+		  uint64_t chunk, uint32_t flags, bool windows)
 {
 	uint64_t count = (size + chunk - 1) / chunk;
 	void *cpu;
@@ -100,6 +109,7 @@ int npu_span_init(struct npu_span *span, struct npu_pool *pool, uint64_t size,
 		.size = size,
 		.chunk = chunk,
 		.flags = flags,
+		.windows = windows,
 	};
 	span->buffers = calloc(count, sizeof(*span->buffers));
 	if (!span->buffers)
@@ -148,19 +158,35 @@ void npu_span_clear(struct npu_span *span)
 	*span = (struct npu_span){ 0 };
 }
 
+/* Windows only save time: a pool without room for aligned buffers does too. */
+static int create_buffer(struct npu_span *span, uint64_t offset,
+			 struct npu_buffer **buffer)
+{
+	uint64_t addr = span->addr + offset;
+	uint64_t left = span->size - offset;
+	uint64_t size = left < span->chunk ? left : span->chunk;
+	int ret;
+
+	if (span->windows) {
+		ret = npu_buffer_create_aligned(span->pool, size, span->flags,
+						NPU_WINDOW_ALIGN, &addr,
+						buffer);
+		if (ret != -ENOBUFS)
+			return ret;
+		span->windows = false;
+	}
+	return npu_buffer_create(span->pool, size, span->flags, &addr, buffer);
+}
+
 static int populate_one(struct npu_span *span, uint32_t i)
 {
 	uint64_t offset = i * span->chunk;
-	uint64_t addr = span->addr + offset;
-	uint64_t left = span->size - offset;
 	struct npu_buffer *buffer;
 	int ret;
 
 	if (span->buffers[i])
 		return 0;
-	ret = npu_buffer_create(span->pool,
-				left < span->chunk ? left : span->chunk,
-				span->flags, &addr, &buffer);
+	ret = create_buffer(span, offset, &buffer);
 	if (ret)
 		return ret;
 	ret = npu_buffer_map_at(buffer, span->cpu + offset);

@@ -6,6 +6,7 @@
 #ifndef NPU_SPAN_H
 #define NPU_SPAN_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <npu/npu.h>
 
@@ -28,8 +29,9 @@ struct npu_va {
 /* The MMU's large page: what is aligned to it costs least. */
 #define NPU_LARGE_PAGE	(32ull << 20)
 
-/* First fit, aligned to NPU_LARGE_PAGE. -ENOSPC */
-int npu_va_take(struct npu_va *va, uint64_t size, uint64_t *addr);
+/* First fit, at a multiple of @align, which is of NPU_LARGE_PAGE. -ENOSPC */
+int npu_va_take(struct npu_va *va, uint64_t size, uint64_t align,
+		uint64_t *addr);
 void npu_va_give(struct npu_va *va, uint64_t addr);
 void npu_va_clear(struct npu_va *va);
 
@@ -39,17 +41,20 @@ struct npu_span {
 	uint64_t size;
 	uint64_t chunk;			/* of each buffer but the last */
 	uint32_t flags;			/* NPU_BUFFER_* */
+	bool windows;			/* buffers are to be aligned for them */
 	char *cpu;			/* NULL: not mapped */
 	uint32_t buffer_count;
 	struct npu_buffer **buffers;	/* NULL where not populated */
 };
 
 /*
- * Reserves addresses; @chunk is a multiple of 4 KiB. Give back with
- * npu_span_clear(), which also takes a zeroed or half-made span.
+ * Reserves addresses; @chunk is a multiple of 4 KiB, with @windows of
+ * NPU_WINDOW_ALIGN: buffers are aligned for windows then, as far as the pool has
+ * room for that. Give back with npu_span_clear(), which also takes a zeroed or
+ * half-made span.
  */
 int npu_span_init(struct npu_span *span, struct npu_pool *pool, uint64_t size,
-		  uint64_t chunk, uint32_t flags);
+		  uint64_t chunk, uint32_t flags, bool windows);
 void npu_span_clear(struct npu_span *span);
 
 /* Makes sure that there is zeroed or loaded memory behind the range. */

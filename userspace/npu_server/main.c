@@ -17,6 +17,7 @@
 struct server {
 	struct options options;
 	struct npu_device *device;
+	struct npu_pool *pool;		/* NULL: none was asked for by id */
 	struct npu_model *model;
 	struct metrics *metrics;
 	struct engine *engine;
@@ -103,6 +104,20 @@ static int configure_router(struct server *server)
 	return 0;
 }
 
+/* Id of the pool that is asked for, 0 if none is; -1 for a bad one. */
+static int64_t pool_id(const struct options *o)
+{
+	unsigned long id;
+	char *end;
+
+	if (!strcmp(o->pool, "auto") || !strcmp(o->pool, "private"))
+		return 0;
+	errno = 0;
+	id = strtoul(o->pool, &end, 10);
+	return errno || *end || !id || id > UINT32_MAX || *o->pool == '-' ?
+		       -1 : (int64_t)id;
+}
+
 static int load(struct server *server)
 {
 	const struct options *o = &server->options;
@@ -114,7 +129,9 @@ static int load(struct server *server)
 		.experts_on_demand = o->experts_on_demand,
 		.kv_q8_0 = !strcmp(o->kv_cache_type, "q8_0"),
 		.preload_config = o->config,
+		.private_pool = !strcmp(o->pool, "private"),
 	};
+	uint32_t pool = (uint32_t)pool_id(o);
 	struct npu_device_info device;
 	struct npu_model_info model;
 	int shown = -1;
@@ -128,14 +145,17 @@ static int load(struct server *server)
 		 device.router_entries);
 	if (configure_router(server))
 		return -1;
+	if (pool && npu_pool_open(server->device, pool, &server->pool))
+		return fail("pool");
+	options.pool = server->pool;
 	if (npu_model_load(server->device, o->model, &options, &server->model))
 		return fail("cannot load the model");
 	npu_model_info(server->model, &model);
-	log_info("%s (%s, %s): pool of %.1f MB, %u of %u experts resident, %u slots of %u tokens, loaded in %.2f s",
+	log_info("%s (%s, %s): in pool %u of %.1f MB, %u windows, %u of %u experts resident, %u slots of %u tokens, loaded in %.2f s",
 		 model.name, model.architecture, model.quantization,
-		 (double)model.pool_bytes * 1e-6, model.experts_resident,
-		 model.expert_layers * model.experts, model.slots,
-		 model.max_seq, (double)model.load_ns * 1e-9);
+		 model.pool_id, (double)model.pool_bytes * 1e-6, model.windows,
+		 model.experts_resident, model.expert_layers * model.experts,
+		 model.slots, model.max_seq, (double)model.load_ns * 1e-9);
 	return 0;
 }
 
@@ -184,6 +204,7 @@ static void stop(struct server *server)
 	engine_destroy(server->engine);
 	metrics_destroy(server->metrics);
 	npu_model_free(server->model);
+	npu_pool_close(server->pool);
 	npu_device_close(server->device);
 }
 
@@ -203,6 +224,12 @@ static int check_options(const struct options *o)
 		fprintf(stderr,
 			"npu_server: kv-cache-type must be f16 or q8_0, not '%s'\n",
 			o->kv_cache_type);
+		return -1;
+	}
+	if (pool_id(o) < 0) {
+		fprintf(stderr,
+			"npu_server: pool must be auto, private or an id of npu_mem_pool_prealloc --info, not '%s'\n",
+			o->pool);
 		return -1;
 	}
 	log_set_level((enum log_level)level);

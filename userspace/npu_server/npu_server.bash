@@ -17,6 +17,9 @@ _npu_server()
 	--kv-cache-type)
 		mapfile -t COMPREPLY < <(compgen -W 'f16 q8_0' -- "$word")
 		;;
+	--pool)
+		mapfile -t COMPREPLY < <(compgen -W 'auto private' -- "$word")
+		;;
 	--log-level)
 		mapfile -t COMPREPLY < <(compgen -W 'error warn info debug' \
 					 -- "$word")
@@ -29,7 +32,7 @@ _npu_server()
 		mapfile -t COMPREPLY < <(compgen -W '--model --config --host
 			--npu-device-id --max-concurrent --max-seq-len --queue
 			--max-tokens --temperature --kv-cache-type
-			--npu-disable-expert-cache
+			--pool --npu-disable-expert-cache
 			--npu-expert-preload-threshold --npu-experts-on-demand
 			--api-key --grace --log-level --conf --help
 			--version' -- "$word")

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "options.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <getopt.h>
 #include <npu/npu.h>
@@ -9,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "conf.h"
 
 enum kind { KIND_STRING, KIND_COUNT, KIND_FRACTION, KIND_FLAG };
 
@@ -45,6 +46,8 @@ static const struct option_row rows[] = {
 	    "temperature where a request gives none [0, which is greedy]"),
 	ROW("kv-cache-type", KIND_STRING, kv_cache_type, 0, 0, "f16|q8_0",
 	    "elements of the KV cache [f16]"),
+	ROW("pool", KIND_STRING, pool, 0, 0, "auto|private|ID",
+	    "memory: a preallocated pool if one has room, its own, or that [auto]"),
 	ROW("npu-disable-expert-cache", KIND_FLAG, disable_expert_cache, 0, 0,
 	    NULL, "run with the expert-router cache off"),
 	ROW("npu-expert-preload-threshold", KIND_FRACTION, preload_threshold,
@@ -74,7 +77,7 @@ static void usage(void)
 		printf("  %-36s %s\n", left, rows[i].help);
 	}
 	printf("  %-36s %s\n", "--conf FILE",
-	       "configuration file [" OPTIONS_DEFAULT_CONF ", if there is one]");
+	       "configuration file [" NPU_CONF_DEFAULT ", if there is one]");
 	printf("  %-36s %s\n", "--help, --version", "");
 	printf("\nEvery option is also a key of the configuration file's section [npu_server].\n"
 	       "Endpoints: /v1/chat/completions /v1/completions /v1/models /tokenize\n"
@@ -126,19 +129,7 @@ static int set_row(struct options *options, const struct option_row *row,
 	return *(char **)field ? 0 : -1;
 }
 
-static char *trim(char *text)
-{
-	char *end;
-
-	while (isspace((unsigned char)*text))
-		text++;
-	end = text + strlen(text);
-	while (end > text && isspace((unsigned char)end[-1]))
-		*--end = 0;
-	return text;
-}
-
-static int set_key(struct options *options, const char *key, const char *value,
+static int set_key(void *options, const char *key, const char *value,
 		   const char *where)
 {
 	for (size_t i = 0; i < ROWS; i++)
@@ -147,47 +138,6 @@ static int set_key(struct options *options, const char *key, const char *value,
 	fprintf(stderr, "npu_server: %s: unknown key '%s' in [npu_server]\n",
 		where, key);
 	return -1;
-}
-
-/* Other sections and keys outside [npu_server] belong to other programs. */
-static int read_conf(struct options *options, const char *path, bool must_exist)
-{
-	FILE *file = fopen(path, "re");
-	char line[1024], where[300];
-	bool ours = false;
-	int number = 0, ret = 0;
-
-	if (!file) {
-		if (!must_exist && errno == ENOENT)
-			return 0;
-		fprintf(stderr, "npu_server: %s: %s\n", path, strerror(errno));
-		return -1;
-	}
-	while (!ret && fgets(line, sizeof(line), file)) {
-		char *text = trim(line), *equals = strchr(text, '=');
-
-		number++;
-		snprintf(where, sizeof(where), "%s:%d", path, number);
-		if (!*text || *text == '#' || *text == ';')
-			continue;
-		if (*text == '[') {
-			ours = !strcmp(text, "[npu_server]");
-		} else if (ours && !equals) {
-			fprintf(stderr, "npu_server: %s: no 'key=value'\n",
-				where);
-			ret = -1;
-		} else if (ours) {
-			*equals = 0;
-			ret = set_key(options, trim(text), trim(equals + 1),
-				      where);
-		}
-	}
-	if (!ret && ferror(file)) {
-		fprintf(stderr, "npu_server: %s: %s\n", path, strerror(errno));
-		ret = -1;
-	}
-	fclose(file);
-	return ret;
 }
 
 static int set_defaults(struct options *options)
@@ -199,8 +149,10 @@ static int set_defaults(struct options *options)
 		.host = strdup("127.0.0.1:8080"),
 		.log_level = strdup("info"),
 		.kv_cache_type = strdup("f16"),
+		.pool = strdup("auto"),
 	};
-	return options->host && options->log_level && options->kv_cache_type ?
+	return options->host && options->log_level && options->kv_cache_type &&
+			       options->pool ?
 		       0 :
 		       -1;
 }
@@ -266,8 +218,8 @@ int options_parse(struct options *options, int argc, char **argv)
 		return -1;
 	ret = walk(options, argc, argv, longs, &conf, false);
 	if (!ret)
-		ret = read_conf(options, conf ? conf : OPTIONS_DEFAULT_CONF,
-				conf);
+		ret = npu_conf_read("npu_server", conf, "npu_server", set_key,
+				    options);
 	if (!ret)
 		ret = walk(options, argc, argv, longs, &conf, true);
 	if (!ret && !options->model) {
@@ -285,4 +237,5 @@ void options_release(struct options *options)
 	free(options->api_key);
 	free(options->log_level);
 	free(options->kv_cache_type);
+	free(options->pool);
 }

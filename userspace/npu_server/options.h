@@ -13,6 +13,7 @@ struct options {
 	char *api_key;
 	char *log_level;
 	char *kv_cache_type;		/* "f16", "q8_0" */
+	char *pool;			/* "auto", "private", or an id */
 	uint32_t device_id;
 	uint32_t max_concurrent;
 	uint32_t max_seq_len;		/* 0: the model's */
@@ -24,8 +25,6 @@ struct options {
 	bool disable_expert_cache;
 	bool experts_on_demand;
 };
-
-#define OPTIONS_DEFAULT_CONF "/etc/npu.conf"
 
 /*
  * Reads the configuration file, then the command line, which wins. 0; 1 when

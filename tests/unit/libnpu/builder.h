@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <npu/npu_format.h>
 
-#define BUILDER_SECTIONS 14
+#define BUILDER_SECTIONS 16
 
 struct builder_content {
 	uint8_t *stored, *loaded;

@@ -7,11 +7,14 @@
 
 #include <npu/npu.h>
 #include "../tap.h"
+#include "buffer.h"
 #include "builder.h"
 #include "layout.h"
 #include "span.h"
 
 #define MIB (1ull << 20)
+#define LARGE NPU_LARGE_PAGE
+#define WINDOW NPU_WINDOW_ALIGN
 
 static struct npu_file *open_tiny(struct builder *b)
 {
@@ -107,7 +110,6 @@ static void test_large(void)
 {
 	struct npu_layout_request request = {
 		.max_chunk = 64 * MIB,
-		.experts_on_demand = true,
 	};
 	struct npu_layout l;
 	struct npu_file *file;
@@ -116,10 +118,17 @@ static void test_large(void)
 	builder_init(&b);
 	b.header.runtime.scratch_bytes = 200 * MIB;
 	file = open_tiny(&b);
-	ok(npu_layout_plan(&l, file, &request) == 0 && l.chunk == 64 * MIB &&
-	   l.expert_chunk == 32 * MIB,
-	   "experts on demand come in smaller buffers");
+	ok(npu_layout_plan(&l, file, &request) == 0 && l.chunk == 64 * MIB,
+	   "chunks of whole large pages");
 	ok(l.pool >= 200 * MIB, "the pool holds it");
+	ok(!l.weights_windows && !l.experts_windows && !l.window_slack,
+	   "small weights get no windows");
+	request.max_chunk = 600 * MIB;
+	ok(npu_layout_plan(&l, file, &request) == 0 && l.chunk == 512 * MIB,
+	   "chunks of what windows are aligned to");
+	request.max_chunk = 255 * MIB;
+	ok(npu_layout_plan(&l, file, &request) == 0 && l.chunk == 224 * MIB,
+	   "unless that is more than they may be");
 	npu_file_close(file);
 	builder_clear(&b);
 }
@@ -152,16 +161,46 @@ static void test_addresses(void)
 	struct npu_va va = { 0 };
 	uint64_t a = 0, b = 0, c = 0, d = 0;
 
-	ok(npu_va_take(&va, 1, &a) == 0 && a == NPU_VA_BASE &&
-	   npu_va_take(&va, 33 * MIB, &b) == 0 && b == a + 32 * MIB &&
-	   npu_va_take(&va, 32 * MIB, &c) == 0 && c == b + 64 * MIB,
+	ok(npu_va_take(&va, 1, LARGE, &a) == 0 && a == NPU_VA_BASE &&
+	   npu_va_take(&va, 33 * MIB, LARGE, &b) == 0 && b == a + 32 * MIB &&
+	   npu_va_take(&va, 32 * MIB, LARGE, &c) == 0 && c == b + 64 * MIB,
 	   "addresses are aligned and do not overlap");
 	npu_va_give(&va, b);
-	ok(npu_va_take(&va, 65 * MIB, &d) == 0 && d == c + 32 * MIB &&
-	   npu_va_take(&va, 64 * MIB, &d) == 0 && d == b,
+	ok(npu_va_take(&va, 65 * MIB, LARGE, &d) == 0 && d == c + 32 * MIB &&
+	   npu_va_take(&va, 64 * MIB, LARGE, &d) == 0 && d == b,
 	   "holes are used when they fit");
-	ok(npu_va_take(&va, NPU_VA_END, &d) == -ENOSPC, "no end of them: %s",
-	   npu_error());
+	ok(npu_va_take(&va, NPU_VA_END, LARGE, &d) == -ENOSPC,
+	   "no end of them: %s", npu_error());
+	npu_va_clear(&va);
+}
+
+static void test_window_addresses(void)
+{
+	struct npu_va va = { 0 };
+	uint64_t a = 0, b = 0, c = 0, d = 0;
+
+	ok(npu_va_take(&va, 32 * MIB, LARGE, &a) == 0 &&
+	   npu_va_take(&va, 300 * MIB, WINDOW, &b) == 0 &&
+	   b == NPU_VA_BASE + 256 * MIB &&
+	   npu_va_take(&va, 256 * MIB, WINDOW, &c) == 0 &&
+	   c == NPU_VA_BASE + 768 * MIB, "at multiples of 256 MiB");
+	ok(npu_va_take(&va, 200 * MIB, LARGE, &d) == 0 &&
+	   d == a + 32 * MIB, "what that leaves is used");
+	npu_va_give(&va, d);
+	npu_va_give(&va, b);
+	/* The hole has 736 MiB, of which 512 are behind the first multiple. */
+	ok(npu_va_take(&va, 512 * MIB, WINDOW, &d) == 0 && d == b,
+	   "a hole is measured from where it is aligned");
+	npu_va_give(&va, d);
+	ok(npu_va_take(&va, 600 * MIB, WINDOW, &d) == 0 &&
+	   d == c + 256 * MIB, "and not used if too small then");
+	npu_va_clear(&va);
+	ok(npu_va_take(&va, 1, LARGE, &a) == 0 &&
+	   npu_va_take(&va, 1, LARGE, &b) == 0 &&
+	   npu_va_take(&va, 1, WINDOW, &c) == 0 &&
+	   npu_va_take(&va, 1, LARGE, &d) == 0 && b == a + 32 * MIB &&
+	   c == a + 256 * MIB && d == a + 64 * MIB,
+	   "nor one that ends before");
 	npu_va_clear(&va);
 }
 
@@ -172,5 +211,6 @@ int main(void)
 	test_large();
 	test_tiles();
 	test_addresses();
+	test_window_addresses();
 	return done();
 }

@@ -93,6 +93,16 @@ int npu_router_stats(struct npu_device *device, struct npu_router_stats *stats)
 	return 0;
 }
 
+int npu_pool_open(struct npu_device *device, uint32_t id,
+		  struct npu_pool **pool)
+{
+	return fail(-ENOENT, "there is no pool here");
+}
+
+void npu_pool_close(struct npu_pool *pool)
+{
+}
+
 static int pass_time(const struct npu_model_options *options)
 {
 	const char *ms = getenv("FAKE_LOAD_MS");

@@ -88,27 +88,111 @@ int npu_router_stats(struct npu_device *device, struct npu_router_stats *stats);
 
 struct npu_pool;
 
+/* Any user of the device may use it, and it outlives the program. */
 #define NPU_POOL_PERSISTENT	(1u << 0)
 
+/* Sizes are bytes. */
 struct npu_pool_info {
 	uint32_t id;
-	uint64_t size, used, largest_free;	/* bytes */
+	uint32_t flags;			/* NPU_POOL_* */
+	uint64_t size, used, largest_free;
 	uint32_t buffers, segments;
+	uint64_t client_used;		/* of used: in this open device's buffers */
+	uint64_t client_limit;		/* that an open device may hold, 0: all */
+	uint64_t pinned;		/* of used: npu_pool_defrag() won't move it */
 };
 
-/* -ENOMEM: no contiguous area of @size; the message says the largest. */
+/*
+ * Reserves @size bytes in at most @max_segments contiguous pieces (0 and 1: in
+ * one). A pool that is not persistent goes with @device at the latest. Fails
+ * with -ENOMEM no contiguous area that large, -EDQUOT more of the contiguous
+ * area than one program may hold, -EIO the memory cannot be mapped for the
+ * device, -ERANGE the device does not reach it, -ENOSPC too many pools, -EPERM
+ * persistent without CAP_SYS_ADMIN, -EINVAL an argument. The message has the
+ * figures and says what would help.
+ */
 int npu_pool_create(struct npu_device *device, uint64_t size, uint32_t flags,
 		    uint32_t max_segments, struct npu_pool **pool);
+/*
+ * A persistent one, of which each open device may hold at most @client_limit
+ * bytes (0: all). Errors as above.
+ */
+int npu_pool_create_persistent(struct npu_device *device, uint64_t size,
+			       uint32_t max_segments, uint64_t client_limit,
+			       struct npu_pool **pool);
+/*
+ * A pool that is there already: a persistent one, or @device's own. -ENOENT no
+ * such pool.
+ */
+int npu_pool_open(struct npu_device *device, uint32_t id,
+		  struct npu_pool **pool);
+/* Lets go of the object; the pool stays. Its buffers must be gone before. */
+void npu_pool_close(struct npu_pool *pool);
+/* The same, and gives the pool's memory back if it was created, not opened. */
 void npu_pool_destroy(struct npu_pool *pool);
+/*
+ * Gives back the memory of the persistent pool @id, whoever made it. -ENOENT no
+ * such pool, -EBUSY it still holds buffers, -EPERM without CAP_SYS_ADMIN.
+ */
+int npu_pool_remove(struct npu_device *device, uint32_t id);
+
+/* Fresh figures. -ENOENT: somebody removed the pool. */
 int npu_pool_info(struct npu_pool *pool, struct npu_pool_info *info);
+/*
+ * All pools that @device may use, by rising id. Returns their number, of which
+ * at most @max are stored (so NULL, 0 counts).
+ */
+int npu_pool_list(struct npu_device *device, struct npu_pool_info *infos,
+		  size_t max);
+
+struct npu_flush_report {
+	uint64_t freed;			/* bytes of closed buffers waited for */
+	uint64_t released;		/* bytes the system has back */
+	uint64_t largest_free;		/* afterwards */
+};
+
+/*
+ * Waits until closed buffers that jobs still use are free, then gives empty
+ * segments of the pool back to the system, all but one. -ENOENT no such pool,
+ * -EPERM a persistent one without CAP_SYS_ADMIN.
+ */
+int npu_pool_flush(struct npu_pool *pool, struct npu_flush_report *report);
+
+/* Fail with -EBUSY rather than wait for jobs. */
+#define NPU_DEFRAG_NO_DRAIN	(1u << 0)
+
+struct npu_defrag_report {
+	uint64_t largest_before, largest_after;	/* bytes, the largest free block */
+	uint64_t free;			/* bytes in free blocks */
+	uint64_t moved;			/* bytes in buffers that were moved, */
+	uint64_t copied;		/* bytes copied for it, */
+	uint64_t copied_device;		/* those that the device copied */
+	uint64_t time_ns;		/* the whole call */
+	uint64_t pause_ns;		/* longest time that jobs were held back */
+	uint32_t buffers;		/* moves */
+	uint32_t stayed;		/* buffers that could not be moved */
+};
+
+/*
+ * Moves buffers, of all who use the pool, so that its free memory becomes
+ * contiguous. Device addresses, CPU mappings and contents stay as they are, and
+ * jobs may run. @report is written upon -EBUSY as well. Other errors: -ENOENT
+ * no such pool, -EINVAL flags. Any thread, also while a step runs.
+ */
+int npu_pool_defrag(struct npu_pool *pool, uint32_t flags,
+		    struct npu_defrag_report *report);
 
 struct npu_buffer;
 
 #define NPU_BUFFER_READONLY	(1u << 0)	/* for the device */
 
 /*
- * A zeroed buffer in @pool. @addr: device address, in when not 0 (the caller
- * chooses), and always out. -ENOSPC: the pool has no free block that large.
+ * A zeroed buffer in @pool of @size bytes, rounded up to 4 KiB. @addr: device
+ * address, in when not 0 (the caller chooses), and always out. When the pool has
+ * room but no block that large, it is defragmented and tried once more. -ENOSPC:
+ * fewer bytes are free, -ENOBUFS: enough are, but in blocks that are too small,
+ * -EDQUOT: more than the pool's client_limit, -EADDRINUSE: @addr is taken,
+ * -ENOENT: the pool was removed. @pool must live longer than the buffer.
  */
 int npu_buffer_create(struct npu_pool *pool, uint64_t size, uint32_t flags,
 		      uint64_t *addr, struct npu_buffer **buffer);
@@ -143,7 +227,10 @@ struct npu_model_options {
 	/* Called from the loading thread; non-zero cancels with -ECANCELED. */
 	int (*progress)(void *user, const struct npu_load_progress *progress);
 	void *progress_user;
-	/* Existing pool, or NULL: the model creates one that fits. */
+	/*
+	 * Existing pool, which must live longer than the model. NULL: a
+	 * persistent one with enough room, or else one of the model's own.
+	 */
 	struct npu_pool *pool;
 	/* KV cache to reserve: slots * max_seq positions. 0: 1 slot, context_length. */
 	uint32_t slots;
@@ -154,6 +241,8 @@ struct npu_model_options {
 	bool kv_q8_0;
 	/* preload_config.json, or NULL: per-expert priorities; pins and order. */
 	const char *preload_config;
+	/* Without @pool: no persistent one, always one of the model's own. */
+	bool private_pool;
 };
 
 struct npu_model_info {
@@ -168,12 +257,15 @@ struct npu_model_info {
 	int32_t eos_tokens[8];
 	uint32_t eos_count;
 	uint64_t load_ns;		/* wall clock, of npu_model_load */
+	uint32_t pool_id;		/* that it is in; pool_bytes is its size */
+	uint32_t windows;		/* of the device, over its weights */
 };
 
 /*
  * Loads @path into pools of @device and makes it ready to run. @options may be
  * NULL. -ENOENT/-EACCES the file, -EBADMSG not a valid .npu file (the message
- * names the section), -ENOMEM/-ENOSPC no room, -ENOTSUP needs another target.
+ * names the section), -ENOMEM/-ENOSPC/-ENOBUFS/-EDQUOT no room, as pools and
+ * buffers say, -ENOTSUP needs another target.
  */
 int npu_model_load(struct npu_device *device, const char *path,
 		   const struct npu_model_options *options,
@@ -252,6 +344,41 @@ struct npu_step_result {
  */
 int npu_model_step(struct npu_model *model, const struct npu_step_token *tokens,
 		   uint32_t count, struct npu_step_result *result);
+
+/* ---- Jobs of one's own ---- */
+
+/*
+ * Makes @buffer an immutable list of commands, encoded as the device reads
+ * them. The CPU's view of it is gone, for good.
+ */
+int npu_buffer_seal(struct npu_buffer *buffer);
+
+/* Device addresses that the commands' operands may name by its number. */
+struct npu_job_region {
+	uint64_t addr;		/* multiple of 64 */
+	uint64_t size;
+};
+
+/* Not by a compute unit: COPY, FILL, COMPARE and LZ4_DECOMPRESS only. */
+#define NPU_JOB_DMA_ENGINE	(1u << 0)
+
+struct npu_job {
+	const struct npu_buffer *commands;	/* sealed */
+	uint64_t offset;	/* bytes into it, multiple of 64 */
+	uint32_t count;		/* commands, of 64 bytes */
+	uint32_t flags;		/* NPU_JOB_* */
+	const struct npu_job_region *regions;
+	uint32_t region_count;	/* at most 8 */
+};
+
+/*
+ * Runs @job and waits for its end. @device_ns, if not NULL: the device's time
+ * for it. -EINVAL the job or one of its commands, -EFAULT a device address that
+ * is not there, -ETIME it hung, -EIO other failures; the message says which
+ * command it was.
+ */
+int npu_job_run(struct npu_device *device, const struct npu_job *job,
+		uint64_t *device_ns);
 
 #ifdef __cplusplus
 }
