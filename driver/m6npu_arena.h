@@ -138,7 +138,8 @@ void m6npu_plan_init(struct m6npu_plan *plan, struct m6npu_arena *arena,
 /*
  * The next move that is worth it, or false if there is none: the arena is as
  * compact as it gets. Ask again after m6npu_arena_move(), or after the answer of
- * @can_move changed.
+ * @can_move changed. A copy of the plan answers with the same block, as long as
+ * the arena stays as it is; so it can be asked beforehand.
  */
 bool m6npu_plan_next(struct m6npu_plan *plan, struct m6npu_move *move);
 /* Notes that the block is where the plan wanted it. */

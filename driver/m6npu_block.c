@@ -44,10 +44,16 @@ static int block_try_alloc(struct m6npu_pool *pool, struct m6npu_block *block,
 	else
 		err = m6npu_arena_insert(&pool->arena, block, size, align);
 	if (err)
-		return pool->dying ? -EAGAIN : err;
+		return err;
 	usage->used += size;
 	usage->blocks++;
 	return 0;
+}
+
+static bool block_may_come(struct m6npu_pool *pool, int err)
+{
+	guard(mutex)(&pool->lock);
+	return err && err != -ENOENT && pool->dying;
 }
 
 static void block_warn(struct m6npu_pool *pool, u64 size, int err)
@@ -86,15 +92,11 @@ int m6npu_block_alloc(struct m6npu_pool *pool, struct m6npu_block *block,
 
 	for (;;) {
 		err = block_try_alloc(pool, block, vm, size, align, &releases);
-		if (err != -EAGAIN)
+		if (!left || !block_may_come(pool, err))
 			break;
 		left = m6npu_pool_wait_released(pool, releases, left);
 		if (left < 0)
 			return left;
-		if (!left) {
-			err = -ENOSPC;
-			break;
-		}
 	}
 	if (err)
 		block_warn(pool, size, err);

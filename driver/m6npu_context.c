@@ -69,6 +69,8 @@ struct m6npu_context *m6npu_context_create(struct m6npu_device *m6npu,
 	struct m6npu_context *ctx;
 	int ret;
 
+	if (m6npu_fault_due(m6npu))
+		return ERR_PTR(-ENOMEM);
 	ctx = kzalloc(sizeof(*ctx), GFP_KERNEL);
 	if (!ctx)
 		return ERR_PTR(-ENOMEM);

@@ -141,6 +141,8 @@ struct m6npu_copier *m6npu_copier_create(struct m6npu_device *m6npu)
 
 	if (m6npu_device_is_lost(m6npu))
 		return ERR_PTR(-ENODEV);
+	if (m6npu_fault_due(m6npu))
+		return ERR_PTR(-ENOMEM);
 	copier = kzalloc(sizeof(*copier), GFP_KERNEL);
 	if (!copier)
 		return ERR_PTR(-ENOMEM);

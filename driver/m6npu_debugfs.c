@@ -14,6 +14,7 @@
  * enable_exception_log   1 to keep a log of exceptions
  * exception_log          the log; writing to it clears it
  * inject                 "reset", "lost" or "sleep", to see what happens then
+ * fail_alloc             which of the writer's next allocations is to fail
  * moe_loader/
  *   max_chunk_size_kb    what a loader should not exceed per buffer
  * ====================== ==================================================
@@ -164,6 +165,22 @@ static const struct file_operations inject_fops = {
 	.write = inject_write,
 };
 
+static int fail_alloc_get(void *data, u64 *value)
+{
+	*value = m6npu_faults_left(data);
+	return 0;
+}
+
+static int fail_alloc_set(void *data, u64 value)
+{
+	if (value > U32_MAX)
+		return -EINVAL;
+	m6npu_faults_set(data, value);
+	return 0;
+}
+DEFINE_DEBUGFS_ATTRIBUTE(fail_alloc_fops, fail_alloc_get, fail_alloc_set,
+			 "%llu\n");
+
 static int max_chunk_get(void *data, u64 *value)
 {
 	struct m6npu_device *m6npu = data;
@@ -195,6 +212,7 @@ static const struct {
 	{ "router_cache", 0444, &router_fops },
 	{ "exception_log", 0644, &exceptions_fops },
 	{ "inject", 0200, &inject_fops },
+	{ "fail_alloc", 0600, &fail_alloc_fops },
 };
 
 #define LOG_ENABLE	"enable_exception_log"

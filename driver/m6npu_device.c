@@ -206,10 +206,10 @@ int m6npu_device_restart(struct m6npu_device *m6npu)
 
 /**
  * m6npu_device_quiesce() - make the device forget all memory it was given
- * @m6npu: device, unplugged or never registered
+ * @m6npu: device, unplugged, lost or never registered
  *
- * The last touch before the memory is freed, past drm_dev_unplug(), so it
- * goes to the registers directly.
+ * The last touch before memory may be freed, perhaps past drm_dev_unplug(), so
+ * it goes to the registers directly.
  */
 void m6npu_device_quiesce(struct m6npu_device *m6npu)
 {

@@ -10,6 +10,7 @@
 
 #include "m6npu_coredump.h"
 #include "m6npu_exception.h"
+#include "m6npu_fault.h"
 #include "m6npu_mmu.h"
 #include "m6npu_pool.h"
 #include "m6npu_regs.h"
@@ -106,6 +107,8 @@ struct m6npu_device {
 	/** @contexts: &m6npu_context.link of every open file */
 	struct list_head contexts;
 
+	/** @faults: allocations that tests have fail */
+	struct m6npu_faults faults;
 	/** @debugfs: directory of this device's files */
 	struct dentry *debugfs;
 	/** @debugfs_link: link to it in the accel directory */

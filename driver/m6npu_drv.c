@@ -191,6 +191,7 @@ static int m6npu_setup(struct m6npu_device *m6npu)
 	ret = m6npu_device_init(m6npu);
 	if (ret)
 		return ret;
+	m6npu_faults_init(m6npu);
 	m6npu_coredump_init(m6npu);
 	m6npu_thermal_init(m6npu);
 	ret = m6npu_exceptions_init(m6npu);
@@ -265,7 +266,6 @@ static int m6npu_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 
 err_quiesce:
 	m6npu_reset_fini(m6npu);
-	m6npu_device_quiesce(m6npu);
 	m6npu_rings_fini(m6npu);
 	m6npu_thermal_fini(m6npu);
 	m6npu_pools_fini(m6npu);
@@ -279,7 +279,6 @@ static void m6npu_halt(struct m6npu_device *m6npu)
 {
 	drm_dev_unplug(&m6npu->drm);
 	m6npu_reset_fini(m6npu);
-	m6npu_device_quiesce(m6npu);
 }
 
 /* Reboot or kexec: the next kernel must not be written to. */

@@ -179,6 +179,8 @@ expert_prepare(struct m6npu_context *ctx,
 	int err = 0;
 	u32 i;
 
+	if (m6npu_fault_due(ctx->m6npu))
+		return ERR_PTR(-ENOMEM);
 	binds = kvmalloc_array(args->count, sizeof(*binds), GFP_KERNEL);
 	if (!binds)
 		return ERR_PTR(-ENOMEM);

@@ -321,6 +321,8 @@ static struct m6npu_bo *bo_create(struct m6npu_context *ctx,
 	struct m6npu_bo *bo;
 	int err;
 
+	if (m6npu_fault_due(ctx->m6npu))
+		return ERR_PTR(-ENOMEM);
 	bo = kzalloc(sizeof(*bo), GFP_KERNEL_ACCOUNT);
 	if (!bo)
 		return ERR_PTR(-ENOMEM);

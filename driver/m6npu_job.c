@@ -70,13 +70,16 @@ struct m6npu_job *m6npu_job_create(struct m6npu_context *ctx)
 {
 	struct m6npu_job *job;
 
+	if (m6npu_fault_due(ctx->m6npu))
+		return ERR_PTR(-ENOMEM);
 	job = kzalloc(sizeof(*job), GFP_KERNEL);
 	if (!job)
 		return ERR_PTR(-ENOMEM);
 	INIT_LIST_HEAD(&job->link);
 	job->ctx = m6npu_context_get(ctx);
 	atomic_inc(&ctx->jobs_alive);
-	job->fence = kzalloc(sizeof(*job->fence), GFP_KERNEL);
+	if (!m6npu_fault_due(ctx->m6npu))
+		job->fence = kzalloc(sizeof(*job->fence), GFP_KERNEL);
 	job->event = m6npu_event_alloc(DRM_M6NPU_EVENT_EXCEPTION, GFP_KERNEL);
 	if (!job->fence || !job->event) {
 		m6npu_job_destroy(job);

@@ -57,6 +57,8 @@ int m6npu_table_alloc(struct m6npu_device *m6npu, struct m6npu_table *table,
 	void *cpu;
 	dma_addr_t dma;
 
+	if (m6npu_fault_due(m6npu))
+		return -ENOMEM;
 	cpu = alloc_pages_exact(size, GFP_KERNEL_ACCOUNT | __GFP_ZERO |
 				__GFP_NOWARN);
 	if (!cpu)
@@ -155,6 +157,8 @@ static int vm_add_table(struct m6npu_vm *vm, unsigned int slot)
 	struct m6npu_table *table;
 	int err;
 
+	if (m6npu_fault_due(vm->m6npu))
+		return -ENOMEM;
 	table = kzalloc(sizeof(*table), GFP_KERNEL_ACCOUNT);
 	if (!table)
 		return -ENOMEM;
@@ -531,6 +535,8 @@ static struct m6npu_vm *vm_alloc(struct m6npu_device *m6npu)
 	struct m6npu_vm *vm;
 	int err;
 
+	if (m6npu_fault_due(m6npu))
+		return ERR_PTR(-ENOMEM);
 	vm = kzalloc(sizeof(*vm), GFP_KERNEL);
 	if (!vm)
 		return ERR_PTR(-ENOMEM);

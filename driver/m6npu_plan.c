@@ -124,6 +124,12 @@ static struct drm_mm_node *node_above(const struct drm_mm *mm, u64 at)
 	return __drm_mm_interval_first(mm, at, U64_MAX);
 }
 
+/* The node below a hole in the allocator's tree of them by size. */
+static struct drm_mm_node *to_hole(struct rb_node *rb)
+{
+	return rb_entry_safe(rb, struct drm_mm_node, rb_hole_size);
+}
+
 /* The node below the @nth largest hole, from 0, or NULL. */
 static struct drm_mm_node *hole_by_size(const struct drm_mm *mm,
 					unsigned int nth)
@@ -132,7 +138,7 @@ static struct drm_mm_node *hole_by_size(const struct drm_mm *mm,
 
 	while (rb && nth--)
 		rb = rb_next(rb);
-	return rb_entry_safe(rb, struct drm_mm_node, rb_hole_size);
+	return to_hole(rb);
 }
 
 /*
@@ -156,25 +162,53 @@ static struct drm_mm_node *hole_above(struct drm_mm *mm, u64 at)
 	return below;
 }
 
-/* Asks the allocator where it would put @node within a range. */
-static bool plan_find(struct drm_mm *mm, struct drm_mm_node *node,
-		      u64 start, u64 end, enum drm_mm_insert_mode mode,
-		      struct plan_place *place)
+/*
+ * The lowest place for a block within a range, asked of the allocator. The hole
+ * it is in comes after others of its size from then on, so the largest hole must
+ * not be in the range: which one of several that is has to stay the same.
+ */
+static bool plan_find_low(struct drm_mm *mm, struct drm_mm_node *node,
+			  u64 start, u64 end, struct plan_place *place)
 {
 	struct drm_mm_node probe = {};
 	struct drm_mm_node *below;
 
-	if (start >= end)
-		return false;
-	if (drm_mm_insert_node_in_range(mm, &probe, node->size,
+	if (start >= end ||
+	    drm_mm_insert_node_in_range(mm, &probe, node->size,
 					to_block(node)->align, 0, start, end,
-					mode))
+					DRM_MM_INSERT_LOW))
 		return false;
 	below = list_prev_entry(&probe, node_list);
 	place->start = probe.start;
 	drm_mm_remove_node(&probe);
 	place->hole = below->hole_size;
 	return true;
+}
+
+/* The same in the smallest hole that holds the block, without such a change. */
+static bool plan_find_best(const struct drm_mm *mm, struct drm_mm_node *node,
+			   struct plan_place *place)
+{
+	struct rb_node *rb = mm->holes_size.rb_root.rb_node, *best = NULL;
+
+	/* Larger ones are on the left. */
+	while (rb) {
+		bool fits = to_hole(rb)->hole_size >= node->size;
+
+		if (fits)
+			best = rb;
+		rb = fits ? rb->rb_right : rb->rb_left;
+	}
+	for (; best; best = rb_prev(best)) {
+		u64 at = node_end(to_hole(best));
+		u64 start = ALIGN(at, to_block(node)->align);
+
+		place->start = start;
+		place->hole = to_hole(best)->hole_size;
+		if (start - at + node->size <= place->hole)
+			return true;
+	}
+	return false;
 }
 
 /* ---- Pull ---- */
@@ -229,7 +263,7 @@ static bool pull_block(struct m6npu_plan *plan, struct drm_mm_node *node,
 	u64 opened, left;
 
 	if (!plan_can_move(plan, node) ||
-	    !plan_find(mm, node, 0, U64_MAX, DRM_MM_INSERT_BEST, &place))
+	    !plan_find_best(mm, node, &place))
 		return false;
 	opened = hole_below(node) + node->size + node->hole_size;
 	if (!plan->emptying && opened <= place.hole)
@@ -287,27 +321,24 @@ static bool pull_next(struct m6npu_plan *plan, struct m6npu_move *move)
 
 /* ---- Sweep ---- */
 
-/* A place for a block next to the largest hole, @largest, up to @limit. */
+/* The lowest place for a block up to @limit, but not in the largest hole. */
 static bool sweep_find(struct m6npu_plan *plan, struct drm_mm_node *node,
-		       struct drm_mm_node *largest, u64 limit,
-		       struct plan_place *place)
+		       u64 limit, struct plan_place *place)
 {
 	struct drm_mm *mm = &plan->arena->mm[plan->segment];
+	struct drm_mm_node *largest = hole_by_size(mm, 0);
 	u64 start = node_end(largest), end = start + largest->hole_size;
-	u64 opened = hole_below(node) + node->size + node->hole_size;
 
 	if (is_head(mm, node) || !plan_can_move(plan, node))
 		return false;
-	if (!plan_find(mm, node, 0, min(limit, start), DRM_MM_INSERT_LOW,
-		       place) &&
-	    !plan_find(mm, node, end, limit, DRM_MM_INSERT_LOW, place))
-		return false;
-	return place->hole < opened;
+	return plan_find_low(mm, node, 0, min(limit, start), place) ||
+	       plan_find_low(mm, node, end, limit, place);
 }
 
 /*
- * Makes the largest hole larger, into whose place up to @limit one of the
- * blocks beside it fits. If both do: the one beyond which more is free.
+ * Makes the largest hole larger, if one of the blocks beside it fits into
+ * another one up to @limit. If both do: the one beyond which more is free, for
+ * what is copied.
  */
 static bool sweep_fill(struct m6npu_plan *plan, u64 limit,
 		       struct m6npu_move *move)
@@ -322,8 +353,8 @@ static bool sweep_fill(struct m6npu_plan *plan, u64 limit,
 		return false;
 	low = largest;
 	high = list_next_entry(largest, node_list);
-	low_fits = sweep_find(plan, low, largest, limit, &low_place);
-	high_fits = sweep_find(plan, high, largest, limit, &high_place);
+	low_fits = sweep_find(plan, low, limit, &low_place);
+	high_fits = sweep_find(plan, high, limit, &high_place);
 	if (low_fits && high_fits)
 		low_fits = product(hole_below(low), high->size) >
 			   product(high->hole_size, low->size);
@@ -353,6 +384,8 @@ static bool sweep_approve(struct m6npu_plan *plan, struct drm_mm_node *below)
 	do {
 		u64 start;
 
+		if (node->hole_size && node != below && !--look)
+			return false;
 		node = list_next_entry(node, node_list);
 		if (is_head(mm, node) || !plan_can_move(plan, node))
 			return false;
@@ -365,10 +398,7 @@ static bool sweep_approve(struct m6npu_plan *plan, struct drm_mm_node *below)
 		if (is_largest && hole < largest)
 			return false;
 		is_largest |= node->hole_size == largest;
-	} while (!node->hole_size || (gain + square(hole) <= 0 && --look));
-
-	if (gain + square(hole) <= 0)
-		return false;
+	} while (!node->hole_size || gain + square(hole) <= 0);
 	plan->approved = node_end(node);
 	return true;
 }
@@ -383,7 +413,7 @@ static bool sweep_slide(struct m6npu_plan *plan, struct drm_mm_node *below,
 
 	if (is_head(mm, node) || !plan_can_move(plan, node))
 		return false;
-	if (plan_find(mm, node, 0, at, DRM_MM_INSERT_LOW, &place) &&
+	if (sweep_find(plan, node, at, &place) &&
 	    place.hole < below->hole_size + node->size + node->hole_size)
 		return plan_move(move, node, plan->segment, place.start);
 	if (node->start >= plan->approved && !sweep_approve(plan, below))
@@ -396,7 +426,6 @@ static bool sweep_slide(struct m6npu_plan *plan, struct drm_mm_node *below,
 	if (below->hole_size == largest &&
 	    node->start + node->hole_size - start < largest)
 		return false;
-	plan->at = start + node->size;
 	return plan_move(move, node, plan->segment, start);
 }
 
@@ -443,8 +472,7 @@ static u64 plug_room(const struct drm_mm *mm, u64 at, u64 block, u64 wanted)
 	while (hole && hole->hole_size > block && room < wanted) {
 		if (node_end(hole) >= at)
 			room += hole->hole_size - block;
-		hole = rb_entry_safe(rb_next(&hole->rb_hole_size),
-				     struct drm_mm_node, rb_hole_size);
+		hole = to_hole(rb_next(&hole->rb_hole_size));
 	}
 	return min(room, wanted);
 }
@@ -496,10 +524,8 @@ static bool plug_block(struct m6npu_plan *plan, struct drm_mm_node *node,
 		return false;
 	start = node_end(largest);
 	end = start + largest->hole_size;
-	if (!plan_find(mm, node, plan->approved, start, DRM_MM_INSERT_LOW,
-		       &place) &&
-	    !plan_find(mm, node, max(end, plan->approved), U64_MAX,
-		       DRM_MM_INSERT_LOW, &place))
+	if (!plan_find_low(mm, node, plan->approved, start, &place) &&
+	    !plan_find_low(mm, node, max(end, plan->approved), U64_MAX, &place))
 		return false;
 	plan->room -= min(plan->room, node->size);
 	return plan_move(move, node, plan->segment, place.start);

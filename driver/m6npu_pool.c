@@ -231,6 +231,8 @@ static struct m6npu_pool *pool_alloc(struct m6npu_device *m6npu, u32 flags)
 {
 	struct m6npu_pool *pool;
 
+	if (m6npu_fault_due(m6npu))
+		return NULL;
 	pool = kzalloc(sizeof(*pool), GFP_KERNEL);
 	if (!pool)
 		return NULL;

@@ -2,9 +2,10 @@
 /**
  * DOC: dma-bufs
  *
- * Export makes a buffer's memory known to other files and devices: all of it is
- * made ready, and it is not moved any more, not even after the last of them let
- * go, since nobody tells when a mapping through the dma-buf's own file ends.
+ * Export makes a buffer's memory known to other files and devices. It is not
+ * moved any more, not even after the last of them let go, since nobody tells
+ * when a mapping through the dma-buf's own file ends. What was not used of it is
+ * made ready when a device gets to see it.
  *
  * Import maps a dma-buf of anyone in the file's address space, page by page if
  * it must be. The importer has no say in where it lies: it is attached for as
@@ -46,6 +47,12 @@ struct sg_table *m6npu_prime_get_sg_table(struct drm_gem_object *obj)
 	unsigned int i;
 	int err;
 
+	/* The one use that is not seen: by another device. */
+	err = m6npu_bo_use_locked(bo, 0, obj->size);
+	if (err)
+		return ERR_PTR(err);
+	if (m6npu_fault_due(bo->pool->m6npu))
+		return ERR_PTR(-ENOMEM);
 	sgt = kzalloc(sizeof(*sgt), GFP_KERNEL);
 	if (!sgt)
 		return ERR_PTR(-ENOMEM);
@@ -68,17 +75,12 @@ struct sg_table *m6npu_prime_get_sg_table(struct drm_gem_object *obj)
 /* The reservation is held; *@fresh: it had not been shared before. */
 static int prime_share(struct m6npu_bo *bo, bool *fresh)
 {
-	int err;
-
 	/* What must not change is nobody else's. */
 	if (bo->flags & DRM_M6NPU_BO_SEALED)
 		return -EPERM;
 	*fresh = !(bo->flags & DRM_M6NPU_BO_EXPORTED);
 	if (!*fresh)
 		return 0;
-	err = m6npu_bo_use_locked(bo, 0, bo->base.size);
-	if (err)
-		return err;
 	m6npu_block_pin(bo->pool, &bo->block);
 	WRITE_ONCE(bo->flags, bo->flags | DRM_M6NPU_BO_EXPORTED);
 	return 0;
@@ -99,6 +101,7 @@ struct dma_buf *m6npu_prime_export(struct drm_gem_object *obj, int flags)
 	bool fresh;
 	int err;
 
+	/* The core holds locks here that everybody takes: nothing may be slow. */
 	err = dma_resv_lock_interruptible(obj->resv, NULL);
 	if (err)
 		return ERR_PTR(err);
@@ -197,6 +200,8 @@ static struct m6npu_bo *prime_wrap(struct drm_device *drm,
 	err = prime_check_sgt(sgt, size);
 	if (err)
 		return ERR_PTR(err);
+	if (m6npu_fault_due(to_m6npu_device(drm)))
+		return ERR_PTR(-ENOMEM);
 	bo = kzalloc(sizeof(*bo), GFP_KERNEL_ACCOUNT);
 	if (!bo)
 		return ERR_PTR(-ENOMEM);
@@ -261,8 +266,10 @@ int m6npu_prime_sync(struct m6npu_bo *bo, u32 flags)
 	struct dma_buf *dma_buf = bo->base.import_attach->dmabuf;
 	int err = 0;
 
+	/* There are exporters that want every end to have a begin. */
 	if (flags & DRM_M6NPU_SYNC_TO_DEVICE)
-		err = dma_buf_end_cpu_access(dma_buf, DMA_BIDIRECTIONAL);
+		err = dma_buf_begin_cpu_access(dma_buf, DMA_TO_DEVICE) ?:
+		      dma_buf_end_cpu_access(dma_buf, DMA_TO_DEVICE);
 	if (!err && flags & DRM_M6NPU_SYNC_FROM_DEVICE)
 		err = dma_buf_begin_cpu_access(dma_buf, DMA_BIDIRECTIONAL);
 	return err;

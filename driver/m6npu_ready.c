@@ -67,6 +67,8 @@ int m6npu_bo_ready_init(struct m6npu_bo *bo)
 {
 	unsigned int pieces = m6npu_bo_pieces(bo);
 
+	if (m6npu_fault_due(bo->vm->m6npu))
+		return -ENOMEM;
 	bo->ready = bitmap_zalloc(pieces, GFP_KERNEL_ACCOUNT);
 	if (!bo->ready)
 		return -ENOMEM;

@@ -255,6 +255,8 @@ static void reset_lost_work(struct work_struct *work)
 	unsigned int i;
 	int idx;
 
+	/* The end of its jobs says that it writes to no memory any more. */
+	m6npu_device_quiesce(m6npu);
 	for (i = 0; i < M6NPU_RINGS; i++) {
 		job = m6npu_ring_take(&m6npu->ring[i], NULL);
 		if (job)

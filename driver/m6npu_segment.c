@@ -145,6 +145,8 @@ static int segment_take(struct m6npu_device *m6npu,
 {
 	struct device *dev = m6npu->drm.dev;
 
+	if (m6npu_fault_due(m6npu))
+		return -ENOMEM;
 	segment->size = size;
 	segment->area = m6npu->pools.area;
 	segment->source = M6NPU_SEGMENT_CMA;
@@ -197,7 +199,8 @@ int m6npu_segment_alloc(struct m6npu_device *m6npu,
 		return err;
 	}
 	if (segment->source != M6NPU_SEGMENT_DMA) {
-		err = segment_map(m6npu->drm.dev, segment);
+		err = m6npu_fault_due(m6npu) ||
+		      segment_map(m6npu->drm.dev, segment);
 		if (err) {
 			err = -EIO;
 			goto err_release;

@@ -215,7 +215,8 @@ static int submit_out_syncs(struct m6npu_submission *sub)
 		out->point = sync.point;
 		if (!sync.point)
 			continue;
-		out->chain = dma_fence_chain_alloc();
+		if (!m6npu_fault_due(sub->ctx->m6npu))
+			out->chain = dma_fence_chain_alloc();
 		if (!out->chain)
 			return -ENOMEM;
 	}
@@ -257,6 +258,8 @@ entity_create(struct m6npu_device *m6npu, u32 priority, u32 mask)
 	struct drm_sched_entity *entity;
 	int ret;
 
+	if (m6npu_fault_due(m6npu))
+		return ERR_PTR(-ENOMEM);
 	entity = kzalloc(sizeof(*entity), GFP_KERNEL);
 	if (!entity)
 		return ERR_PTR(-ENOMEM);
@@ -451,6 +454,8 @@ int m6npu_submit_ioctl(struct drm_device *drm, void *data,
 	ret = submit_check(args);
 	if (ret)
 		return ret;
+	if (m6npu_fault_due(m6npu))
+		return -ENOMEM;
 	sub = kzalloc(sizeof(*sub), GFP_KERNEL);
 	if (!sub)
 		return -ENOMEM;
