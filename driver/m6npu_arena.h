@@ -7,6 +7,7 @@
 #ifndef M6NPU_ARENA_H
 #define M6NPU_ARENA_H
 
+#include <linux/list.h>
 #include <linux/types.h>
 
 #include <drm/drm_mm.h>
@@ -30,6 +31,10 @@ struct m6npu_block {
 	unsigned int pins;
 	/** @align: what @node.start is a multiple of, wherever it is moved */
 	u64 align;
+	/** @dying: in &m6npu_pool.dying_list; the pool's, as the next */
+	struct list_head dying;
+	/** @retired: its number among all that ever were in that list */
+	u64 retired;
 };
 
 /**

@@ -109,6 +109,8 @@ void m6npu_block_retire(struct m6npu_pool *pool, struct m6npu_block *block)
 	guard(mutex)(&pool->lock);
 	pool->dying++;
 	pool->dying_size += block->node.size;
+	block->retired = ++pool->retired;
+	list_add_tail(&block->dying, &pool->dying_list);
 }
 
 /* @dying: m6npu_block_retire() was called for it. */
@@ -123,6 +125,7 @@ void m6npu_block_free(struct m6npu_pool *pool, struct m6npu_block *block,
 		if (dying) {
 			pool->dying--;
 			pool->dying_size -= block->node.size;
+			list_del(&block->dying);
 		}
 		WRITE_ONCE(pool->releases, pool->releases + 1);
 		m6npu_arena_remove(&pool->arena, block);

@@ -240,6 +240,7 @@ static struct m6npu_pool *pool_alloc(struct m6npu_device *m6npu, u32 flags)
 	mutex_init(&pool->lock);
 	mutex_init(&pool->defrag_lock);
 	init_waitqueue_head(&pool->released);
+	INIT_LIST_HEAD(&pool->dying_list);
 	m6npu_arena_init(&pool->arena);
 	pool->m6npu = m6npu;
 	pool->flags = flags;
@@ -453,21 +454,33 @@ int m6npu_pool_destroy_ioctl(struct drm_device *drm, void *data,
 
 /* ---- Flush ---- */
 
-/* Waits for the buffers that are dying; fresh ones of others do not count. */
+/* A buffer is there that was dying when @retired had died or begun to. */
+static bool pool_has_dying(struct m6npu_pool *pool, u64 retired)
+{
+	struct m6npu_block *oldest;
+
+	lockdep_assert_held(&pool->lock);
+	oldest = list_first_entry_or_null(&pool->dying_list,
+					  struct m6npu_block, dying);
+	return oldest && oldest->retired <= retired;
+}
+
+/* Waits for the buffers that are dying, not for those that begin to. */
 static int pool_wait_dying(struct m6npu_pool *pool, u64 *freed)
 {
-	u32 releases, wanted;
+	u32 releases;
+	u64 retired;
 
 	scoped_guard(mutex, &pool->lock) {
 		*freed = pool->dying_size;
-		wanted = pool->releases + pool->dying;
+		retired = pool->retired;
 	}
 	for (;;) {
 		long left;
 
 		scoped_guard(mutex, &pool->lock) {
 			releases = pool->releases;
-			if (!pool->dying || (s32)(releases - wanted) >= 0)
+			if (!pool_has_dying(pool, retired))
 				return 0;
 		}
 		left = m6npu_pool_wait_released(pool, releases,

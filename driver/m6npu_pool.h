@@ -114,6 +114,10 @@ struct m6npu_pool {
 	u32 dying;
 	/** @dying_size: bytes in them */
 	u64 dying_size;
+	/** @dying_list: &m6npu_block.dying of them, oldest first */
+	struct list_head dying_list;
+	/** @retired: blocks that were ever in it */
+	u64 retired;
 	/** @destroyed: takes no new buffers */
 	bool destroyed;
 	/** @usage: by number of the address space */
