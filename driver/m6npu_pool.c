@@ -443,8 +443,9 @@ int m6npu_pool_destroy_ioctl(struct drm_device *drm, void *data,
 
 	err = m6npu_pool_may_administer(pool) ? pool_close(pool) : -EPERM;
 	if (!err) {
-		xa_erase(pool_space(file, pool->id), pool->id);
-		m6npu_pool_put(pool);
+		/* Unless an unbind was faster. */
+		if (xa_erase(pool_space(file, pool->id), pool->id) == pool)
+			m6npu_pool_put(pool);
 	} else {
 		drm_dbg(drm, "pool %u not destroyed: %d\n", args->pool, err);
 	}
@@ -516,16 +517,20 @@ static int pool_flush(struct m6npu_pool *pool,
 		      struct drm_m6npu_pool_flush *args)
 {
 	struct m6npu_segment segment;
-	int err;
+	int err, idx;
 
 	args->released = 0;
+	/* Outside: the end of jobs may be waited for, as by an unbind. */
 	err = pool_wait_dying(pool, &args->freed);
 	if (err)
 		return err;
+	if (!drm_dev_enter(&pool->m6npu->drm, &idx))
+		return -ENODEV;
 	while (pool_take_empty(pool, &segment)) {
 		args->released += segment.size;
 		m6npu_segment_free(pool->m6npu, &segment);
 	}
+	drm_dev_exit(idx);
 	guard(mutex)(&pool->lock);
 	args->largest_free = m6npu_arena_largest(&pool->arena);
 	return 0;
@@ -536,22 +541,15 @@ int m6npu_pool_flush_ioctl(struct drm_device *drm, void *data,
 {
 	struct drm_m6npu_pool_flush *args = data;
 	struct m6npu_pool *pool;
-	int err, idx;
+	int err;
 
 	if (args->flags)
 		return -EINVAL;
 	pool = m6npu_pool_lookup(file, args->pool);
 	if (!pool)
 		return -ENOENT;
-	err = -EPERM;
-	if (!m6npu_pool_may_administer(pool))
-		goto put;
-	err = -ENODEV;
-	if (drm_dev_enter(drm, &idx)) {
-		err = pool_flush(pool, args);
-		drm_dev_exit(idx);
-	}
-put:
+	err = m6npu_pool_may_administer(pool) ? pool_flush(pool, args) :
+						-EPERM;
 	m6npu_pool_put(pool);
 	return err;
 }
@@ -712,8 +710,8 @@ void m6npu_pools_fini(struct m6npu_device *m6npu)
 	unsigned long id;
 
 	xa_for_each(&pools->persistent, id, pool) {
-		xa_erase(&pools->persistent, id);
-		m6npu_pool_put(pool);
+		if (xa_erase(&pools->persistent, id) == pool)
+			m6npu_pool_put(pool);
 	}
 
 	guard(mutex)(&pools->lock);

@@ -199,13 +199,13 @@ static struct m6npu_bo *vm_find_unready(struct m6npu_vm *vm, u64 start,
  * m6npu_vm_use - make ready what a job is about to be told of
  * @vm: address space
  * @addr: device address, of buffers or not
- * @size: bytes, inside the address space
+ * @size: bytes; what is beyond the address space does not count
  *
  * Return: 0, -EINTR.
  */
 int m6npu_vm_use(struct m6npu_vm *vm, u64 addr, u64 size)
 {
-	u64 end = addr + size;
+	u64 end = min(addr + size, M6NPU_VA_SIZE);
 	int err = 0;
 
 	while (!err && addr < end && atomic_read(&vm->unready)) {

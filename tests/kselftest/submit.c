@@ -299,6 +299,24 @@ TEST_F(refuse, then_accept)
 	EXPECT_EQ(7, *(uint32_t *)self->data.map);
 }
 
+/* With the address space's end in reach, and a buffer that nobody used yet. */
+TEST_F(refuse, step_at_the_end)
+{
+	struct drm_m6npu_job_info info;
+	struct buffer unused;
+
+	ASSERT_EQ(0, board_bo(self->fd, self->pool, MIB, 0, 0, &unused));
+	self->job.args.step_addr = (1ull << 38) - 64;
+	ASSERT_EQ(0, board_run(self->fd, &self->job, &info));
+	EXPECT_EQ(-EFAULT, info.error);
+	self->job.args.step_addr = 0;
+	self->job.regions[1].addr = (1ull << 38) - 64;
+	self->job.regions[1].size = 64;
+	self->job.args.region_count = 2;
+	ASSERT_EQ(0, board_run(self->fd, &self->job, &info));
+	EXPECT_EQ(0, info.error);
+}
+
 TEST_F(refuse, priority)
 {
 	struct __user_cap_header_struct head = {
