@@ -160,7 +160,7 @@ void m6npu_copier_destroy(struct m6npu_copier *copier)
 
 	m6npu_compat_entity_fini(&copier->entity);
 	m6npu_context_stop(ctx);
-	m6npu_vm_unmap(ctx->vm, &copier->list_va);
+	m6npu_vm_unmap(ctx->vm, &copier->list_va, true);
 	m6npu_table_free(ctx->m6npu, &copier->list);
 	m6npu_context_close(ctx);
 	kfree(copier);
@@ -275,9 +275,9 @@ static int copier_copy_window(struct m6npu_copier *copier, dma_addr_t dst,
 		if (!err)
 			*done += piece;
 	}
-	m6npu_vm_unmap(vm, &dst_va);
+	m6npu_vm_unmap(vm, &dst_va, true);
 err_src:
-	m6npu_vm_unmap(vm, &src_va);
+	m6npu_vm_unmap(vm, &src_va, true);
 	return err;
 }
 

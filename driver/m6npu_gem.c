@@ -67,7 +67,8 @@ static void bo_unmap(struct m6npu_bo *bo)
 {
 	m6npu_bo_close_windows(bo);
 	if (bo->prepared)
-		m6npu_vm_unmap(bo->vm, &bo->va);
+		m6npu_vm_unmap(bo->vm, &bo->va,
+			       !bo->pool || m6npu_bo_is_used(bo));
 	bo->prepared = false;
 }
 
@@ -155,6 +156,19 @@ static bool bo_is_sealed(const struct m6npu_bo *bo)
 	return READ_ONCE(bo->flags) & DRM_M6NPU_BO_SEALED;
 }
 
+/*
+ * Writable pages are dirty from the start: nobody asks whether they are, and a
+ * CPU that does not note it by itself would fault again at each one.
+ */
+static pgprot_t bo_page_prot(const struct vm_area_struct *vma)
+{
+	pte_t pte = pfn_pte(0, vma->vm_page_prot);
+
+	if (vma->vm_flags & VM_WRITE)
+		pte = pte_mkdirty(pte);
+	return pte_pgprot(pte);
+}
+
 /* Maps [@first, @last] of the buffer's pages, the one at fault among them. */
 static vm_fault_t bo_insert_pages(struct m6npu_bo *bo, struct vm_fault *vmf,
 				  pgoff_t first, pgoff_t last)
@@ -163,13 +177,14 @@ static vm_fault_t bo_insert_pages(struct m6npu_bo *bo, struct vm_fault *vmf,
 	pgoff_t start = vma->vm_pgoff - drm_vma_node_start(&bo->base.vma_node);
 	unsigned long pfn = page_to_pfn(m6npu_block_page(bo->pool,
 							 &bo->block));
+	pgprot_t prot = bo_page_prot(vma);
 	vm_fault_t ret = VM_FAULT_NOPAGE;
 	pgoff_t page;
 
 	for (page = first; page <= last && ret == VM_FAULT_NOPAGE; page++)
-		ret = vmf_insert_pfn(vma, vma->vm_start +
-				     ((page - start) << PAGE_SHIFT),
-				     pfn + page);
+		ret = vmf_insert_pfn_prot(vma, vma->vm_start +
+					  ((page - start) << PAGE_SHIFT),
+					  pfn + page, prot);
 	return ret;
 }
 

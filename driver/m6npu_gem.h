@@ -79,6 +79,7 @@ unsigned int m6npu_bo_piece_at(const struct m6npu_bo *bo, u64 offset);
 struct m6npu_piece m6npu_bo_piece(const struct m6npu_bo *bo,
 				  unsigned int index);
 u64 m6npu_bo_ready_size(struct m6npu_bo *bo);
+bool m6npu_bo_is_used(const struct m6npu_bo *bo);
 void m6npu_bo_use_piece(struct m6npu_bo *bo, unsigned int index);
 int m6npu_bo_use_locked(struct m6npu_bo *bo, u64 offset, u64 size);
 int m6npu_bo_use(struct m6npu_bo *bo, u64 offset, u64 size);

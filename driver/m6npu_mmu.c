@@ -194,9 +194,10 @@ static int vm_get_table(struct m6npu_vm *vm, unsigned int slot,
 	return 0;
 }
 
-/* Large pages have no table. */
-static void vm_put_tables(struct m6npu_vm *vm, u64 start, u64 end)
+/* True if tables lost their last user. Large pages have no table. */
+static bool vm_put_tables(struct m6npu_vm *vm, u64 start, u64 end)
 {
+	bool dead = false;
 	u64 va, span;
 
 	for (va = start; va < end; va += span) {
@@ -207,9 +208,12 @@ static void vm_put_tables(struct m6npu_vm *vm, u64 start, u64 end)
 		if (!table)
 			continue;
 		table->users -= span >> M6NPU_PAGE_SHIFT;
-		if (!table->users)
-			pt_write(vm->m6npu, &vm->pgd, slot, 1, 0, 0);
+		if (table->users)
+			continue;
+		pt_write(vm->m6npu, &vm->pgd, slot, 1, 0, 0);
+		dead = true;
 	}
+	return dead;
 }
 
 /* Frees the tables in the range that nobody uses. The device has let go. */
@@ -226,11 +230,15 @@ static void vm_free_tables(struct m6npu_vm *vm, u64 start, u64 end)
 	}
 }
 
-static void vm_unprepare(struct m6npu_vm *vm, u64 start, u64 end)
+/* @used: entries were written. Else the device may know tables at most. */
+static void vm_unprepare(struct m6npu_vm *vm, u64 start, u64 end, bool used)
 {
-	vm_put_tables(vm, start, end);
-	m6npu_as_invalidate(vm->m6npu, vm->asid);
-	vm_free_tables(vm, start, end);
+	bool dead = vm_put_tables(vm, start, end);
+
+	if (used || dead)
+		m6npu_as_invalidate(vm->m6npu, vm->asid);
+	if (dead)
+		vm_free_tables(vm, start, end);
 }
 
 /**
@@ -259,7 +267,7 @@ int m6npu_vm_prepare(struct m6npu_vm *vm, const struct drm_mm_node *node,
 		err = vm_get_table(vm, m6npu_pt_slot(va),
 				   span >> M6NPU_PAGE_SHIFT);
 		if (err) {
-			vm_unprepare(vm, node->start, va);
+			vm_unprepare(vm, node->start, va, false);
 			return err;
 		}
 	}
@@ -349,20 +357,23 @@ int m6npu_vm_map(struct m6npu_vm *vm, const struct drm_mm_node *node,
  * m6npu_vm_unmap - undo m6npu_vm_prepare() and what came after
  * @vm: address space
  * @node: device addresses
+ * @used: m6npu_vm_write() was called
  *
  * When this returns no job can begin to use the memory. Those that run may
  * still be at it.
  */
-void m6npu_vm_unmap(struct m6npu_vm *vm, const struct drm_mm_node *node)
+void m6npu_vm_unmap(struct m6npu_vm *vm, const struct drm_mm_node *node,
+		    bool used)
 {
 	int idx;
 
 	guard(mutex)(&vm->lock);
-	vm_clear(vm, node);
+	if (used)
+		vm_clear(vm, node);
 	/* Tables stay until the address space goes if the device is gone. */
 	if (!drm_dev_enter(&vm->m6npu->drm, &idx))
 		return;
-	vm_unprepare(vm, node->start, node_end(node));
+	vm_unprepare(vm, node->start, node_end(node), used);
 	drm_dev_exit(idx);
 }
 

@@ -130,7 +130,8 @@ void m6npu_vm_write(struct m6npu_vm *vm, u64 va, u64 size, dma_addr_t dma,
 void m6npu_vm_invalidate(struct m6npu_vm *vm);
 int m6npu_vm_map(struct m6npu_vm *vm, const struct drm_mm_node *node,
 		 dma_addr_t dma, bool writable);
-void m6npu_vm_unmap(struct m6npu_vm *vm, const struct drm_mm_node *node);
+void m6npu_vm_unmap(struct m6npu_vm *vm, const struct drm_mm_node *node,
+		    bool used);
 
 int m6npu_vm_set_experts(struct m6npu_vm *vm, u32 layers, u32 experts);
 

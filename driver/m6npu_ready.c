@@ -96,6 +96,12 @@ u64 m6npu_bo_ready_size(struct m6npu_bo *bo)
 	return size;
 }
 
+/* Some of it is ready, or was about to be. */
+bool m6npu_bo_is_used(const struct m6npu_bo *bo)
+{
+	return bo->unready < m6npu_bo_pieces(bo);
+}
+
 static void piece_clear(struct m6npu_bo *bo, const struct m6npu_piece *piece)
 {
 	u8 *at = page_address(m6npu_block_page(bo->pool, &bo->block)) +

@@ -36,6 +36,8 @@
 #define SEGMENT_RESERVE_SHARE	4
 /* Halvings of m6npu_segment_probe(). */
 #define SEGMENT_PROBE_STEPS	6
+/* When it is told what it found by then. */
+#define SEGMENT_PROBE_TIME	msecs_to_jiffies(1000)
 
 #ifdef M6NPU_HAVE_CMA
 
@@ -259,6 +261,7 @@ u64 m6npu_segment_probe(struct m6npu_device *m6npu, u64 limit)
 {
 	u64 most = m6npu->pools.area_size ?:
 		   (u64)totalram_pages() << PAGE_SHIFT;
+	unsigned long deadline = jiffies + SEGMENT_PROBE_TIME;
 	u64 low = 0, high = min(limit, most);
 	unsigned int i;
 
@@ -267,7 +270,8 @@ u64 m6npu_segment_probe(struct m6npu_device *m6npu, u64 limit)
 	for (i = 0; i < SEGMENT_PROBE_STEPS; i++) {
 		u64 size = ALIGN_DOWN(low + (high - low) / 2, PAGE_SIZE);
 
-		if (size == low || fatal_signal_pending(current))
+		if (size == low || signal_pending(current) ||
+		    time_after(jiffies, deadline))
 			break;
 		if (segment_would_fit(m6npu, size))
 			low = size;
