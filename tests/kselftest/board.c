@@ -3,11 +3,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -72,28 +74,38 @@ int board_pool_info(int fd, uint32_t pool, struct drm_m6npu_pool_info *info)
 	return board_ioctl(fd, DRM_IOCTL_M6NPU_POOL_INFO, info);
 }
 
+int board_pool_flush(int fd, uint32_t pool, struct drm_m6npu_pool_flush *report)
+{
+	*report = (struct drm_m6npu_pool_flush){ .pool = pool };
+	return board_ioctl(fd, DRM_IOCTL_M6NPU_POOL_FLUSH, report);
+}
+
+int board_pool_defrag(int fd, uint32_t pool, uint32_t flags,
+		      struct drm_m6npu_pool_defrag *report)
+{
+	*report =
+		(struct drm_m6npu_pool_defrag){ .pool = pool, .flags = flags };
+	return board_ioctl(fd, DRM_IOCTL_M6NPU_POOL_DEFRAG, report);
+}
+
 int board_bo_create(int fd, struct drm_m6npu_bo_create *args)
 {
 	return board_ioctl(fd, DRM_IOCTL_M6NPU_BO_CREATE, args);
 }
 
-int board_buffer(int fd, uint32_t pool, uint64_t size, uint32_t flags,
-		 struct buffer *buffer)
+int board_bo(int fd, uint32_t pool, uint64_t size, uint64_t align,
+	     uint32_t flags, struct buffer *buffer)
 {
 	struct drm_m6npu_bo_create create = {
 		.size = size,
 		.pool = pool,
 		.flags = flags,
+		.align = align,
 		.addr = flags & DRM_M6NPU_BO_FIXED_ADDR ? buffer->addr : 0,
 	};
-	struct drm_m6npu_bo_info info = { 0 };
 	int ret = board_bo_create(fd, &create);
 
 	*buffer = (struct buffer){ 0 };
-	if (ret)
-		return ret;
-	info.handle = create.handle;
-	ret = board_ioctl(fd, DRM_IOCTL_M6NPU_BO_INFO, &info);
 	if (ret)
 		return ret;
 	*buffer = (struct buffer){
@@ -101,12 +113,60 @@ int board_buffer(int fd, uint32_t pool, uint64_t size, uint32_t flags,
 		.size = create.size,
 		.addr = create.addr,
 	};
+	return 0;
+}
+
+int board_bo_info(int fd, uint32_t handle, struct drm_m6npu_bo_info *info)
+{
+	*info = (struct drm_m6npu_bo_info){ .handle = handle };
+	return board_ioctl(fd, DRM_IOCTL_M6NPU_BO_INFO, info);
+}
+
+int64_t board_ready(int fd, const struct buffer *buffer)
+{
+	struct drm_m6npu_bo_info info;
+	int ret = board_bo_info(fd, buffer->handle, &info);
+
+	return ret ? ret : (int64_t)info.ready;
+}
+
+int board_map(int fd, struct buffer *buffer)
+{
+	struct drm_m6npu_bo_info info;
+	int ret = board_bo_info(fd, buffer->handle, &info);
+
+	if (ret)
+		return ret;
 	buffer->map = mmap(NULL, buffer->size, PROT_READ | PROT_WRITE,
 			   MAP_SHARED, fd, (off_t)info.mmap_offset);
 	if (buffer->map != MAP_FAILED)
 		return 0;
 	buffer->map = NULL;
 	return -errno;
+}
+
+int board_buffer(int fd, uint32_t pool, uint64_t size, uint32_t flags,
+		 struct buffer *buffer)
+{
+	int ret = board_bo(fd, pool, size, 0, flags, buffer);
+
+	return ret ? ret : board_map(fd, buffer);
+}
+
+int board_seal(int fd, const struct buffer *buffer)
+{
+	struct drm_m6npu_cmdlist_seal args = { .handle = buffer->handle };
+
+	return board_ioctl(fd, DRM_IOCTL_M6NPU_CMDLIST_SEAL, &args);
+}
+
+int board_export(int fd, const struct buffer *buffer)
+{
+	struct drm_prime_handle args = { .handle = buffer->handle,
+					 .flags = DRM_CLOEXEC | DRM_RDWR };
+	int ret = board_ioctl(fd, DRM_IOCTL_PRIME_HANDLE_TO_FD, &args);
+
+	return ret ? ret : args.fd;
 }
 
 void board_buffer_close(int fd, struct buffer *buffer)
@@ -123,7 +183,6 @@ void board_buffer_close(int fd, struct buffer *buffer)
 int board_list(int fd, uint32_t pool, const struct m6npu_cmd *cmds,
 	       uint32_t count, struct buffer *list)
 {
-	struct drm_m6npu_cmdlist_seal seal = { 0 };
 	int ret = board_buffer(fd, pool, count * sizeof(*cmds), 0, list);
 
 	if (ret)
@@ -131,8 +190,7 @@ int board_list(int fd, uint32_t pool, const struct m6npu_cmd *cmds,
 	memcpy(list->map, cmds, count * sizeof(*cmds));
 	munmap(list->map, list->size);
 	list->map = NULL;
-	seal.handle = list->handle;
-	return board_ioctl(fd, DRM_IOCTL_M6NPU_CMDLIST_SEAL, &seal);
+	return board_seal(fd, list);
 }
 
 void board_job(struct job *job, const struct buffer *list, uint32_t count,
@@ -219,6 +277,101 @@ int board_run(int fd, struct job *job, struct drm_m6npu_job_info *info)
 	return ret ? ret : board_wait(fd, job, BOARD_TIMEOUT_MS, info);
 }
 
+int board_command(int fd, uint32_t pool, struct m6npu_cmd cmd,
+		  const struct buffer *regions, uint32_t region_count)
+{
+	bool simple = cmd.opcode == M6NPU_OP_COPY ||
+		      cmd.opcode == M6NPU_OP_FILL ||
+		      cmd.opcode == M6NPU_OP_COMPARE;
+	struct drm_m6npu_job_info info = { 0 };
+	struct buffer list;
+	struct job job;
+	int ret;
+
+	ret = board_list(fd, pool, &cmd, 1, &list);
+	if (!ret) {
+		board_job(&job, &list, 1, regions, region_count);
+		if (simple)
+			job.args.flags = DRM_M6NPU_SUBMIT_DMA_ENGINE;
+		ret = board_run(fd, &job, &info);
+	}
+	board_buffer_close(fd, &list);
+	return ret ? ret : info.error;
+}
+
+/* ---- Jobs that wait ---- */
+
+#define STALL_HIDDEN  32u
+#define STALL_FFN     32u
+#define STALL_WEIGHTS (3 * STALL_HIDDEN * STALL_FFN * sizeof(float))
+
+static struct m6npu_cmd cmd_stall(void)
+{
+	struct m6npu_cmd cmd = { .opcode = M6NPU_OP_MOE_FFN };
+
+	for (uint64_t i = 0; i < 4; i++)
+		cmd.operand[i] = M6NPU_OPERAND(0, i * 1024);
+	cmd.args.moe.rows = 1;
+	cmd.args.moe.k = 1;
+	cmd.args.moe.experts = 1;
+	cmd.args.moe.hidden = STALL_HIDDEN;
+	cmd.args.moe.ffn = STALL_FFN;
+	return cmd;
+}
+
+int board_stall(int fd, uint32_t pool, struct stall *stall)
+{
+	struct drm_m6npu_expert_table table = { .layers = 1, .experts = 1 };
+	struct drm_m6npu_event_expert_fault event;
+	struct m6npu_cmd cmd = cmd_stall();
+	int ret;
+
+	*stall = (struct stall){ 0 };
+	/* Zeros: expert 0, with weight 0. The expert itself is behind. */
+	ret = board_bo(fd, pool, PAGE + STALL_WEIGHTS, 0, 0, &stall->data);
+	if (!ret)
+		ret = board_list(fd, pool, &cmd, 1, &stall->list);
+	if (!ret)
+		ret = board_ioctl(fd, DRM_IOCTL_M6NPU_EXPERT_TABLE, &table);
+	/* The one of the last stall will do. */
+	if (ret && ret != -EEXIST)
+		return ret;
+	board_job(&stall->job, &stall->list, 1, &stall->data, 1);
+	ret = board_submit(fd, &stall->job);
+	if (!ret)
+		ret = board_event(fd, DRM_M6NPU_EVENT_EXPERT_FAULT,
+				  BOARD_TIMEOUT_MS, &event, sizeof(event));
+	return ret < 0 ? ret : 0;
+}
+
+int board_stall_end(int fd, struct stall *stall)
+{
+	struct drm_m6npu_expert expert = {
+		.state = DRM_M6NPU_EXPERT_RESIDENT,
+		.addr = stall->data.addr + PAGE,
+		.size = STALL_WEIGHTS,
+	};
+	struct drm_m6npu_expert_bind bind = {
+		.entries = (uintptr_t)&expert,
+		.count = 1,
+		.stride = sizeof(expert),
+	};
+	struct drm_m6npu_job_info info = { 0 };
+	int ret;
+
+	ret = board_ioctl(fd, DRM_IOCTL_M6NPU_EXPERT_BIND, &bind);
+	if (!ret)
+		ret = board_wait(fd, &stall->job, BOARD_TIMEOUT_MS, &info);
+	expert = (struct drm_m6npu_expert){ .state = DRM_M6NPU_EXPERT_ABSENT };
+	if (!ret)
+		ret = board_ioctl(fd, DRM_IOCTL_M6NPU_EXPERT_BIND, &bind);
+	board_buffer_close(fd, &stall->data);
+	board_buffer_close(fd, &stall->list);
+	return ret ? ret : info.error;
+}
+
+/* ---- Events and commands ---- */
+
 int board_event(int fd, uint32_t type, int timeout_ms, void *event, size_t size)
 {
 	int64_t until = deadline(timeout_ms);
@@ -244,8 +397,11 @@ int board_event(int fd, uint32_t type, int timeout_ms, void *event, size_t size)
 			}
 			at += head->length;
 		}
-		/* One that doesn't fit is of another type: drain it. */
-		if (!count && read(fd, bytes, sizeof(bytes)) < 0)
+		/* One that doesn't fit is of another type: it, and no more. */
+		for (size_t room = size; !count && room < sizeof(bytes);
+		     room += 8)
+			count = read(fd, bytes, room);
+		if (count < 0)
 			return -errno;
 	}
 }
@@ -274,6 +430,177 @@ struct m6npu_cmd cmd_copy(uint32_t dst_region, uint64_t dst,
 	cmd.operand[3] = M6NPU_OPERAND_NONE;
 	cmd.args.mem.bytes = bytes;
 	return cmd;
+}
+
+struct m6npu_cmd cmd_compare(uint32_t region, uint64_t offset, uint64_t bytes,
+			     uint32_t pattern, uint32_t result_region)
+{
+	struct m6npu_cmd cmd = cmd_fill(region, offset, bytes, pattern);
+
+	cmd.opcode = M6NPU_OP_COMPARE;
+	cmd.operand[1] = M6NPU_OPERAND(result_region, 0);
+	return cmd;
+}
+
+/* ---- Contents ---- */
+
+static uint64_t contents_word(uint64_t seed, uint64_t index)
+{
+	return (seed << 32 ^ index) * 0x9e3779b97f4a7c15;
+}
+
+void contents_write(void *at, uint64_t size, uint64_t seed)
+{
+	uint64_t *word = at;
+
+	for (uint64_t i = 0; i < size / sizeof(*word); i++)
+		word[i] = contents_word(seed, i);
+}
+
+bool contents_are(const void *at, uint64_t size, uint64_t seed)
+{
+	const uint64_t *word = at;
+
+	for (uint64_t i = 0; i < size / sizeof(*word); i++)
+		if (word[i] != contents_word(seed, i))
+			return false;
+	return true;
+}
+
+bool bytes_are(const void *at, uint64_t size, uint8_t value)
+{
+	const uint8_t *bytes = at;
+
+	return bytes[0] == value && !memcmp(bytes, bytes + 1, size - 1);
+}
+
+/* ---- The system ---- */
+
+static bool file_number(const char *path, const char *format, long long *value)
+{
+	FILE *file = fopen(path, "re");
+	char line[512];
+	bool found = false;
+
+	if (!file)
+		return false;
+	while (!found && fgets(line, sizeof(line), file))
+		found = sscanf(line, format, value) == 1;
+	fclose(file);
+	return found;
+}
+
+#define PARAMETERS "/sys/module/m6npu/parameters/"
+
+long long board_parameter(const char *name)
+{
+	long long value;
+	char path[128];
+
+	snprintf(path, sizeof(path), PARAMETERS "%s", name);
+	return file_number(path, "%lld", &value) ? value : -1;
+}
+
+static bool file_write(const char *path, long long value)
+{
+	FILE *file = fopen(path, "we");
+	bool written;
+
+	if (!file)
+		return false;
+	written = fprintf(file, "%lld\n", value) > 0;
+	return !fclose(file) && written;
+}
+
+bool board_set_parameter(const char *name, long long value)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), PARAMETERS "%s", name);
+	return file_write(path, value);
+}
+
+#define FAIL_ALLOC "/sys/kernel/debug/npu/fail_alloc"
+
+bool board_fail_alloc(unsigned int nth)
+{
+	return file_write(FAIL_ALLOC, nth);
+}
+
+bool board_alloc_failed(void)
+{
+	long long left;
+
+	return file_number(FAIL_ALLOC, "%lld", &left) && !left;
+}
+
+uint64_t board_area_size(int fd)
+{
+	long long kib;
+	uint64_t size;
+
+	if (!board_param(fd, DRM_M6NPU_PARAM_CMA_SIZE, &size) && size)
+		return size;
+	return file_number("/proc/meminfo", "CmaTotal: %lld", &kib) ?
+		       (uint64_t)kib * 1024 :
+		       0;
+}
+
+void board_drop_capabilities(void)
+{
+	struct __user_cap_header_struct head = {
+		.version = _LINUX_CAPABILITY_VERSION_3,
+	};
+	struct __user_cap_data_struct data[2] = { 0 };
+
+	syscall(SYS_capset, &head, data);
+}
+
+bool board_thread_waits(pid_t tid)
+{
+	const struct timespec pause = { .tv_nsec = 1000 * 1000 };
+	char path[64], line[256];
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", tid);
+	for (int i = 0; i < 10000; i++) {
+		FILE *file = fopen(path, "re");
+		char *state = NULL;
+
+		if (file && fgets(line, sizeof(line), file))
+			state = strrchr(line, ')');
+		if (file)
+			fclose(file);
+		if (state && (state[2] == 'S' || state[2] == 'D'))
+			return true;
+		nanosleep(&pause, NULL);
+	}
+	return false;
+}
+
+int board_log(void)
+{
+	int fd = open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+
+	if (fd >= 0)
+		lseek(fd, 0, SEEK_END);
+	return fd;
+}
+
+bool board_log_has(int log, const char *text)
+{
+	char record[8192];
+	ssize_t count;
+
+	for (;;) {
+		count = read(log, record, sizeof(record) - 1);
+		if (count < 0 && errno == EPIPE)
+			continue; /* overwritten; on with the next */
+		if (count <= 0)
+			return false;
+		record[count] = '\0';
+		if (strstr(record, text))
+			return true;
+	}
 }
 
 long long board_pool_figure(const char *key)

@@ -2,7 +2,6 @@
 #include "checker.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -228,15 +227,6 @@ bool checker_stop(struct checker *checker)
 
 /* ---- The kernel's log ---- */
 
-static int kmsg_open(void)
-{
-	int fd = open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-
-	if (fd >= 0)
-		lseek(fd, 0, SEEK_END);
-	return fd;
-}
-
 static bool is_complaint(const char *record, bool errors_expected)
 {
 	static const char *const marks[] = {
@@ -279,7 +269,7 @@ static bool kmsg_complaint(int kmsg, bool errors_expected, char *line,
 
 /* ---- The whole ---- */
 
-#define EXPERT_TIMEOUT "/sys/module/m6npu/parameters/expert_timeout_ms"
+#define EXPERT_TIMEOUT "expert_timeout_ms"
 
 /* What a closed file held is given back when its last job ended: wait. */
 static bool pools_settle(long long total, long long used)
@@ -298,37 +288,15 @@ static bool pools_settle(long long total, long long used)
 	return false;
 }
 
-static bool file_read(const char *path, long long *value)
-{
-	FILE *file = fopen(path, "re");
-	bool found = file && fscanf(file, "%lld", value) == 1;
-
-	if (file)
-		fclose(file);
-	return found;
-}
-
-static bool file_write(const char *path, long long value)
-{
-	FILE *file = fopen(path, "we");
-	bool written;
-
-	if (!file)
-		return false;
-	written = fprintf(file, "%lld\n", value) > 0;
-	return !fclose(file) && written;
-}
-
 bool witness_begin_idle(struct witness *witness)
 {
 	*witness = (struct witness){
 		.total = board_pool_figure("total"),
 		.used = board_pool_figure("used"),
-		.kmsg = kmsg_open(),
+		.kmsg = board_log(),
+		.patience = board_parameter(EXPERT_TIMEOUT),
 	};
-	if (file_read(EXPERT_TIMEOUT, &witness->patience) &&
-	    !file_write(EXPERT_TIMEOUT, 100))
-		witness->patience = 0;
+	board_set_parameter(EXPERT_TIMEOUT, 100);
 	return witness->total >= 0;
 }
 
@@ -354,8 +322,7 @@ bool witness_end(struct witness *witness)
 		good &= checker_stop(checker);
 	}
 	good &= pools_settle(witness->total, witness->used);
-	if (witness->patience)
-		file_write(EXPERT_TIMEOUT, witness->patience);
+	board_set_parameter(EXPERT_TIMEOUT, witness->patience);
 	while (kmsg_complaint(witness->kmsg, witness->errors_expected, line,
 			      sizeof(line))) {
 		printf("# log: %s\n", line);

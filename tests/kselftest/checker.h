@@ -45,7 +45,7 @@ struct witness {
 	struct checker checker[2];
 	int kmsg;
 	long long total, used;
-	long long patience; /* 0 if it can't be changed */
+	long long patience; /* the driver's, for an expert, in ms */
 	bool errors_expected; /* messages at error level are right */
 };
 

@@ -28,13 +28,16 @@ def free_port():
 
 
 class Served:
-    """npu_server with some options on a board of its own."""
+    """npu_server with some options on a board of its own.
 
-    def __init__(self, options="", log=None, **board):
+    If it is run by another program, that is @under, with its arguments.
+    """
+
+    def __init__(self, options="", log=None, under="", **board):
         self.port = free_port()
         self.log = log
-        command = (f"exec npu_server --model {MODEL} --host 0.0.0.0:8080 "
-                   f"{options}")
+        command = (f"exec {under} npu_server --model {MODEL} "
+                   f"--host 0.0.0.0:8080 {options}")
         self.board = Board(command=command, forwards=[(self.port, 8080)],
                            timeout=900, stdout=log, stderr=log, **board)
         self.status = None
