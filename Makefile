@@ -59,8 +59,8 @@ test-vm: ## ioctl and board tests on the emulated board of ARCH
 test-server: ## Tests of the HTTP server, on the emulated board
 	@$(RUN) tests/run server
 
-bench: ## Benchmarks (so far: the emulated arithmetic)
-	@$(BUILD) host $(guest) modules-$(ARCH) model
+bench: ## Benchmarks: emulated arithmetic; pools, next to CMA and memcpy
+	@$(BUILD) host $(guest) modules-$(ARCH) bench-$(ARCH)
 	@$(RUN) tests/run bench
 
 modules: ## m6npu.ko for ARCH, into build/ARCH/modules
