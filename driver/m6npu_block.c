@@ -35,25 +35,29 @@ static int block_try_alloc(struct m6npu_pool *pool, struct m6npu_block *block,
 	struct m6npu_pool_usage *usage = &pool->usage[vm->asid];
 	int err;
 
-	guard(mutex)(&pool->lock);
-	if (pool->destroyed)
-		return -ENOENT;
+	/* A move may hold it for a while. */
+	err = mutex_lock_interruptible(&pool->lock);
+	if (err)
+		return err;
 	*releases = pool->releases;
-	if (pool->client_limit && usage->used + size > pool->client_limit)
+	if (pool->destroyed)
+		err = -ENOENT;
+	else if (pool->client_limit && usage->used + size > pool->client_limit)
 		err = -EDQUOT;
 	else
 		err = m6npu_arena_insert(&pool->arena, block, size, align);
-	if (err)
-		return err;
-	usage->used += size;
-	usage->blocks++;
-	return 0;
+	if (!err) {
+		usage->used += size;
+		usage->blocks++;
+	}
+	mutex_unlock(&pool->lock);
+	return err;
 }
 
 static bool block_may_come(struct m6npu_pool *pool, int err)
 {
 	guard(mutex)(&pool->lock);
-	return err && err != -ENOENT && pool->dying;
+	return err && err != -ENOENT && err != -EINTR && pool->dying;
 }
 
 static void block_warn(struct m6npu_pool *pool, u64 size, int err)
@@ -61,7 +65,7 @@ static void block_warn(struct m6npu_pool *pool, u64 size, int err)
 	const char *help = "use a larger pool, a smaller chunk, or flush it";
 	u64 largest;
 
-	if (err == -ENOENT)
+	if (err == -ENOENT || err == -EINTR)
 		return;
 	scoped_guard(mutex, &pool->lock)
 		largest = m6npu_arena_largest(&pool->arena);

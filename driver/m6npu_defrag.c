@@ -16,7 +16,8 @@
  *
  * As many moves as fit in a slice of time are made behind one closed gate; then
  * it opens, so that at least one job gets through before it closes again. The
- * longest time that it was closed is in the report.
+ * longest time that it was closed is in the report. Who is no administrator and
+ * moves what is others' gives them as much time as it took from them.
  *
  * Some buffers stay: those with pins (shared by a dma-buf, or mapped by a
  * window), those about to be freed, and all of an address space whose jobs do
@@ -27,6 +28,7 @@
  * references keeps its block: who drops the last must take that lock first.
  */
 #include <linux/bitmap.h>
+#include <linux/capability.h>
 #include <linux/dma-mapping.h>
 #include <linux/dma-resv.h>
 #include <linux/ktime.h>
@@ -40,6 +42,7 @@
 #include <drm/drm_vma_manager.h>
 #include <drm/m6npu_accel.h>
 
+#include "m6npu_context.h"
 #include "m6npu_copy.h"
 #include "m6npu_device.h"
 #include "m6npu_gem.h"
@@ -62,6 +65,8 @@ struct m6npu_defrag {
 	struct drm_m6npu_pool_defrag *args;
 	/** @plan: how far it got */
 	struct m6npu_plan plan;
+	/** @own: the caller's address space */
+	struct m6npu_vm *own;
 	/** @busy: address spaces whose jobs do not end */
 	DECLARE_BITMAP(busy, M6NPU_ADDRESS_SPACES);
 	/** @copier: the device's help; NULL before it is needed */
@@ -81,7 +86,7 @@ static bool defrag_can_move(const struct m6npu_block *block, void *data)
 	const struct m6npu_defrag *defrag = data;
 	struct m6npu_bo *bo = block_to_bo(block);
 
-	return kref_read(&bo->base.refcount) &&
+	return m6npu_bo_is_live(bo) && kref_read(&bo->base.refcount) &&
 	       !test_bit(bo->vm->asid, defrag->busy);
 }
 
@@ -252,6 +257,8 @@ static int defrag_batch(struct m6npu_defrag *defrag, struct m6npu_vm *vm)
 out:
 	pause = ktime_to_ns(ktime_sub(ktime_get(), begin));
 	args->pause_ns = max(args->pause_ns, pause);
+	if (vm != defrag->own && !capable(CAP_SYS_ADMIN))
+		schedule_timeout_interruptible(nsecs_to_jiffies(pause) + 1);
 	return err;
 }
 
@@ -329,10 +336,12 @@ static void defrag_report(struct m6npu_defrag *defrag, ktime_t begin)
 	trace_m6npu_defrag(pool, args);
 }
 
-static int defrag_pool(struct m6npu_pool *pool,
+static int defrag_pool(struct m6npu_pool *pool, struct m6npu_vm *own,
 		       struct drm_m6npu_pool_defrag *args)
 {
-	struct m6npu_defrag defrag = { .pool = pool, .args = args };
+	struct m6npu_defrag defrag = {
+		.pool = pool, .args = args, .own = own,
+	};
 	ktime_t begin;
 	int err;
 
@@ -370,7 +379,7 @@ int m6npu_pool_defrag_ioctl(struct drm_device *drm, void *data,
 		return -ENOENT;
 	err = -ENODEV;
 	if (drm_dev_enter(drm, &idx)) {
-		err = defrag_pool(pool, args);
+		err = defrag_pool(pool, to_m6npu_context(file)->vm, args);
 		drm_dev_exit(idx);
 	}
 	m6npu_pool_put(pool);

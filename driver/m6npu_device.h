@@ -11,6 +11,7 @@
 #include "m6npu_coredump.h"
 #include "m6npu_exception.h"
 #include "m6npu_fault.h"
+#include "m6npu_gem.h"
 #include "m6npu_mmu.h"
 #include "m6npu_pool.h"
 #include "m6npu_regs.h"
@@ -107,6 +108,8 @@ struct m6npu_device {
 	/** @contexts: &m6npu_context.link of every open file */
 	struct list_head contexts;
 
+	/** @imports: dma-bufs of others that are mapped for the device */
+	struct m6npu_imports imports;
 	/** @faults: allocations that tests have fail */
 	struct m6npu_faults faults;
 	/** @debugfs: directory of this device's files */

@@ -173,6 +173,7 @@ static const struct drm_driver m6npu_drm_driver = {
 	.open = m6npu_open,
 	.postclose = m6npu_postclose,
 	.show_fdinfo = m6npu_fdinfo_show,
+	.prime_handle_to_fd = m6npu_prime_handle_to_fd,
 	.gem_prime_import = m6npu_prime_import,
 	.ioctls = m6npu_ioctls,
 	.num_ioctls = ARRAY_SIZE(m6npu_ioctls),
@@ -192,6 +193,9 @@ static int m6npu_setup(struct m6npu_device *m6npu)
 	if (ret)
 		return ret;
 	m6npu_faults_init(m6npu);
+	ret = m6npu_imports_init(m6npu);
+	if (ret)
+		return ret;
 	m6npu_coredump_init(m6npu);
 	m6npu_thermal_init(m6npu);
 	ret = m6npu_exceptions_init(m6npu);
@@ -296,6 +300,7 @@ static void m6npu_remove(struct pci_dev *pdev)
 	m6npu_rings_fini(m6npu);
 	m6npu_thermal_fini(m6npu);
 	m6npu_coredump_fini(m6npu);
+	m6npu_imports_fini(m6npu);
 	m6npu_pools_fini(m6npu);
 	m6npu_mmu_fini(m6npu);
 }

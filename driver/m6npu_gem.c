@@ -90,8 +90,8 @@ static void bo_destroy(struct m6npu_bo *bo)
 		bo_unplace(bo, true);
 		m6npu_vm_put(bo->vm);
 	}
-	if (bo->sgt)
-		drm_prime_gem_destroy(&bo->base, bo->sgt);
+	if (bo->base.import_attach)
+		m6npu_prime_forget(bo);
 	kfree(bo);
 }
 
@@ -188,6 +188,29 @@ static vm_fault_t bo_insert_pages(struct m6npu_bo *bo, struct vm_fault *vmf,
 	return ret;
 }
 
+/*
+ * Defragmentation may hold the reservation for a while. Who waits lets go of
+ * the mmap lock if it may, and can be killed.
+ */
+static vm_fault_t bo_fault_lock(struct m6npu_bo *bo, struct vm_fault *vmf)
+{
+	struct dma_resv *resv = bo->base.resv;
+
+	if (dma_resv_trylock(resv))
+		return 0;
+	if (!fault_flag_allow_retry_first(vmf->flags))
+		return dma_resv_lock_interruptible(resv, NULL) ?
+		       VM_FAULT_NOPAGE : 0;
+	if (vmf->flags & FAULT_FLAG_RETRY_NOWAIT)
+		return VM_FAULT_RETRY;
+	drm_gem_object_get(&bo->base);
+	mmap_read_unlock(vmf->vma->vm_mm);
+	if (!dma_resv_lock_interruptible(resv, NULL))
+		dma_resv_unlock(resv);
+	drm_gem_object_put(&bo->base);
+	return VM_FAULT_RETRY;
+}
+
 static vm_fault_t m6npu_bo_fault(struct vm_fault *vmf)
 {
 	struct vm_area_struct *vma = vmf->vma;
@@ -195,7 +218,7 @@ static vm_fault_t m6npu_bo_fault(struct vm_fault *vmf)
 	pgoff_t node = drm_vma_node_start(&bo->base.vma_node);
 	pgoff_t around = BO_FAULT_AROUND >> PAGE_SHIFT;
 	pgoff_t first, last, page = vmf->pgoff - node;
-	vm_fault_t ret = VM_FAULT_SIGBUS;
+	vm_fault_t ret;
 	struct m6npu_piece piece;
 	unsigned int index;
 
@@ -210,7 +233,10 @@ static vm_fault_t m6npu_bo_fault(struct vm_fault *vmf)
 		    vma->vm_pgoff - node + vma_pages(vma),
 		    (pgoff_t)((piece.offset + piece.size) >> PAGE_SHIFT)) - 1;
 
-	dma_resv_lock(bo->base.resv, NULL);
+	ret = bo_fault_lock(bo, vmf);
+	if (ret)
+		return ret;
+	ret = VM_FAULT_SIGBUS;
 	if (!bo_is_sealed(bo)) {
 		m6npu_bo_use_piece(bo, index);
 		ret = bo_insert_pages(bo, vmf, first, last);
@@ -352,6 +378,7 @@ static struct m6npu_bo *bo_create(struct m6npu_context *ctx,
 
 	m6npu_vm_get(bo->vm);
 	m6npu_bo_init(bo, &ctx->m6npu->drm, args->size, &bo->vm->resv);
+	smp_store_release(&bo->live, true);
 	return bo;
 }
 

@@ -3,6 +3,7 @@
 #define M6NPU_GEM_H
 
 #include <linux/list.h>
+#include <linux/mutex.h>
 #include <linux/types.h>
 #include <linux/workqueue.h>
 
@@ -12,6 +13,7 @@
 #include "m6npu_pool.h"
 
 struct dma_buf;
+struct m6npu_device;
 struct m6npu_vm;
 struct sg_table;
 
@@ -22,8 +24,8 @@ struct sg_table;
  */
 struct m6npu_bo {
 	/**
-	 * @base: the GEM object; @base.resv is &m6npu_vm.resv, also of an
-	 * imported one, whose exporter has another
+	 * @base: the GEM object; @base.resv is &m6npu_vm.resv, or the
+	 * exporter's if it is imported
 	 */
 	struct drm_gem_object base;
 	/** @vm: address space it is mapped in, referenced */
@@ -32,12 +34,16 @@ struct m6npu_bo {
 	struct m6npu_pool *pool;
 	/** @block: where in the pool; changes under the reservation */
 	struct m6npu_block block;
-	/** @sgt: memory of an imported buffer */
+	/** @sgt: memory of an imported buffer; under &m6npu_imports.lock */
 	struct sg_table *sgt;
+	/** @import: in &m6npu_imports.list */
+	struct list_head import;
 	/** @va: device addresses */
 	struct drm_mm_node va;
 	/** @flags: DRM_M6NPU_BO_*; those above bit 28 under the reservation */
 	u32 flags;
+	/** @live: complete, for those who find it by its node; set once */
+	bool live;
 	/** @prepared: page tables are there; changes at its birth and end only */
 	bool prepared;
 	/** @ready: pieces that were cleared and mapped; under the reservation */
@@ -53,6 +59,15 @@ struct m6npu_bo {
 static inline struct m6npu_bo *to_m6npu_bo(struct drm_gem_object *obj)
 {
 	return container_of(obj, struct m6npu_bo, base);
+}
+
+/*
+ * Nodes are there before the rest of a buffer is. Who comes by one looks here
+ * first, and at the reference count then.
+ */
+static inline bool m6npu_bo_is_live(const struct m6npu_bo *bo)
+{
+	return smp_load_acquire(&bo->live);
 }
 
 /* A buffer of the file's own address space, or an error. Put it. */
@@ -111,6 +126,22 @@ int m6npu_region_unmap_ioctl(struct drm_device *drm, void *data,
 			     struct drm_file *file);
 
 /* m6npu_prime.c */
+
+/**
+ * struct m6npu_imports - imported buffers
+ */
+struct m6npu_imports {
+	/** @lock: protects the following members; outside of reservations */
+	struct mutex lock;
+	/** @list: &m6npu_bo.import of those that are mapped for the device */
+	struct list_head list;
+};
+
+int m6npu_imports_init(struct m6npu_device *m6npu);
+void m6npu_imports_fini(struct m6npu_device *m6npu);
+void m6npu_prime_forget(struct m6npu_bo *bo);
+int m6npu_prime_handle_to_fd(struct drm_device *drm, struct drm_file *file,
+			     u32 handle, u32 flags, int *fd);
 struct dma_buf *m6npu_prime_export(struct drm_gem_object *obj, int flags);
 struct sg_table *m6npu_prime_get_sg_table(struct drm_gem_object *obj);
 int m6npu_prime_open(struct drm_gem_object *obj, struct drm_file *file);

@@ -498,7 +498,10 @@ bool m6npu_vm_is_idle(struct m6npu_vm *vm)
 	return dma_resv_test_signaled(&vm->resv, DMA_RESV_USAGE_BOOKKEEP);
 }
 
-/* Waits for the jobs that were queued at the call. They all end in time. */
+/*
+ * Waits for the jobs that were queued at the call, which all end in time; and,
+ * if buffers were exported, for what other devices do with them.
+ */
 void m6npu_vm_wait_idle(struct m6npu_vm *vm)
 {
 	dma_resv_wait_timeout(&vm->resv, DMA_RESV_USAGE_BOOKKEEP, false,

@@ -5,11 +5,12 @@
  * Export makes a buffer's memory known to other files and devices. It is not
  * moved any more, not even after the last of them let go, since nobody tells
  * when a mapping through the dma-buf's own file ends. What was not used of it is
- * made ready when a device gets to see it.
+ * made ready first. That is written back from caches for our device; one that
+ * snoops none and shares a system with ours, which does, is not provided for.
  *
  * Import maps a dma-buf of anyone in the file's address space, page by page if
  * it must be. The importer has no say in where it lies: it is attached for as
- * long as the buffer lives. A dma-buf of this driver is imported the same way,
+ * long as the buffer lives, and mapped as long as the device is bound. A dma-buf of this driver is imported the same way,
  * as another buffer with the same memory, for it has another device address in
  * each address space. Only the file that exported it gets its own handle back,
  * as everywhere in DRM.
@@ -24,6 +25,7 @@
 #include <linux/slab.h>
 
 #include <drm/drm_drv.h>
+#include <drm/drm_managed.h>
 #include <drm/drm_prime.h>
 
 #include "m6npu_context.h"
@@ -47,7 +49,7 @@ struct sg_table *m6npu_prime_get_sg_table(struct drm_gem_object *obj)
 	unsigned int i;
 	int err;
 
-	/* The one use that is not seen: by another device. */
+	/* Nothing is left to do, see m6npu_prime_handle_to_fd(). */
 	err = m6npu_bo_use_locked(bo, 0, obj->size);
 	if (err)
 		return ERR_PTR(err);
@@ -70,6 +72,27 @@ struct sg_table *m6npu_prime_get_sg_table(struct drm_gem_object *obj)
 		left -= size;
 	}
 	return sgt;
+}
+
+/*
+ * The core holds a lock of everybody's while it exports or imports. What may
+ * take long, which is to clear memory, is done before.
+ */
+int m6npu_prime_handle_to_fd(struct drm_device *drm, struct drm_file *file,
+			     u32 handle, u32 flags, int *fd)
+{
+	struct m6npu_bo *bo = m6npu_bo_lookup(file, handle);
+	int err, idx;
+
+	if (IS_ERR(bo))
+		return PTR_ERR(bo);
+	err = -ENODEV;
+	if (drm_dev_enter(drm, &idx)) {
+		err = m6npu_bo_use(bo, 0, bo->base.size);
+		drm_dev_exit(idx);
+	}
+	drm_gem_object_put(&bo->base);
+	return err ?: drm_gem_prime_handle_to_fd(drm, file, handle, flags, fd);
 }
 
 /* The reservation is held; *@fresh: it had not been shared before. */
@@ -101,7 +124,6 @@ struct dma_buf *m6npu_prime_export(struct drm_gem_object *obj, int flags)
 	bool fresh;
 	int err;
 
-	/* The core holds locks here that everybody takes: nothing may be slow. */
 	err = dma_resv_lock_interruptible(obj->resv, NULL);
 	if (err)
 		return ERR_PTR(err);
@@ -218,9 +240,10 @@ static struct m6npu_bo *prime_wrap(struct drm_device *drm,
 	return bo;
 }
 
-struct drm_gem_object *m6npu_prime_import(struct drm_device *drm,
-					  struct dma_buf *dma_buf)
+static struct m6npu_bo *prime_import(struct drm_device *drm,
+				     struct dma_buf *dma_buf)
 {
+	struct m6npu_imports *imports = &to_m6npu_device(drm)->imports;
 	struct dma_buf_attachment *attach;
 	struct sg_table *sgt;
 	struct m6npu_bo *bo;
@@ -237,13 +260,63 @@ struct drm_gem_object *m6npu_prime_import(struct drm_device *drm,
 	if (IS_ERR(bo))
 		goto err_unmap;
 	get_dma_buf(dma_buf);
-	return &bo->base;
+	/* Scoped, as there are labels below. */
+	scoped_guard(mutex, &imports->lock)
+		list_add(&bo->import, &imports->list);
+	return bo;
 
 err_unmap:
 	dma_buf_unmap_attachment_unlocked(attach, sgt, DMA_BIDIRECTIONAL);
 err_detach:
 	dma_buf_detach(dma_buf, attach);
-	return ERR_CAST(bo);
+	return bo;
+}
+
+struct drm_gem_object *m6npu_prime_import(struct drm_device *drm,
+					  struct dma_buf *dma_buf)
+{
+	struct m6npu_bo *bo;
+	int idx;
+
+	/* Up to the end: m6npu_imports_fini() must find it. */
+	if (!drm_dev_enter(drm, &idx))
+		return ERR_PTR(-ENODEV);
+	bo = prime_import(drm, dma_buf);
+	drm_dev_exit(idx);
+	return IS_ERR(bo) ? ERR_CAST(bo) : &bo->base;
+}
+
+/* The end of an imported buffer. */
+void m6npu_prime_forget(struct m6npu_bo *bo)
+{
+	struct m6npu_imports *imports = &to_m6npu_device(bo->base.dev)->imports;
+
+	scoped_guard(mutex, &imports->lock)
+		list_del(&bo->import);
+	drm_prime_gem_destroy(&bo->base, bo->sgt);
+}
+
+int m6npu_imports_init(struct m6npu_device *m6npu)
+{
+	INIT_LIST_HEAD(&m6npu->imports.list);
+	return drmm_mutex_init(&m6npu->drm, &m6npu->imports.lock);
+}
+
+/*
+ * When the device goes: after the end of all jobs. Buffers stay attached, which
+ * is between the dma-buf and us, but out of the device's reach.
+ */
+void m6npu_imports_fini(struct m6npu_device *m6npu)
+{
+	struct m6npu_imports *imports = &m6npu->imports;
+	struct m6npu_bo *bo;
+
+	guard(mutex)(&imports->lock);
+	list_for_each_entry(bo, &imports->list, import) {
+		dma_buf_unmap_attachment_unlocked(bo->base.import_attach,
+						  bo->sgt, DMA_BIDIRECTIONAL);
+		bo->sgt = NULL;
+	}
 }
 
 int m6npu_prime_mmap(struct m6npu_bo *bo, struct vm_area_struct *vma)

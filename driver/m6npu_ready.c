@@ -174,6 +174,8 @@ int m6npu_bo_use(struct m6npu_bo *bo, u64 offset, u64 size)
 	for (; READ_ONCE(bo->unready) && i <= last; i++) {
 		if (test_bit(i, bo->ready))
 			continue;
+		if (signal_pending(current))
+			return -EINTR;
 		err = dma_resv_lock_interruptible(bo->base.resv, NULL);
 		if (err)
 			return err;
@@ -194,7 +196,7 @@ static struct m6npu_bo *vm_find_unready(struct m6npu_vm *vm, u64 start,
 		struct m6npu_bo *bo = container_of(node, struct m6npu_bo, va);
 
 		/* Not those that are being made, or are dying. */
-		if (READ_ONCE(bo->unready) &&
+		if (m6npu_bo_is_live(bo) && READ_ONCE(bo->unready) &&
 		    kref_get_unless_zero(&bo->base.refcount))
 			return bo;
 	}

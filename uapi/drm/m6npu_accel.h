@@ -225,7 +225,9 @@ struct drm_m6npu_pool_flush {
  * a dma-buf, are mapped by a window, or belong to an address space whose jobs do
  * not end within two seconds.
  *
- * Buffers that were not used yet are moved without being copied.
+ * Buffers that were not used yet are moved without being copied. Anyone may
+ * defragment a pool of everybody's; but between the batches, one without
+ * CAP_SYS_ADMIN waits as long as it held the jobs of others.
  *
  * Errors: -EINVAL flags; -ENOENT no such pool; -EBUSY DRM_M6NPU_DEFRAG_NO_DRAIN
  * and jobs are queued or running that would have to be waited for; -EINTR. After
@@ -272,8 +274,8 @@ struct drm_m6npu_pool_defrag {
  * default, of 4 KiB, of 32 MiB from that size on.
  *
  * Memory is cleared when it is first used, in pieces of up to 32 MiB: by access
- * through mmap, or when SUBMIT, EXPERT_BIND, CMDLIST_SEAL or REGION_MAP first
- * names it. So a large buffer costs nothing until then. A job therefore only
+ * through mmap, or when SUBMIT, EXPERT_BIND, CMDLIST_SEAL, REGION_MAP or an
+ * export as a dma-buf first names it. So a large buffer costs nothing until then. A job therefore only
  * reaches what existed when it was submitted.
  *
  * Errors: -EINVAL bad size, flags, @align or @addr; -ENOENT no such pool;
