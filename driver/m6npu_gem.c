@@ -378,6 +378,7 @@ static struct m6npu_bo *bo_create(struct m6npu_context *ctx,
 
 	m6npu_vm_get(bo->vm);
 	m6npu_bo_init(bo, &ctx->m6npu->drm, args->size, &bo->vm->resv);
+	/* After all the above; m6npu_bo_is_live() is the other side. */
 	smp_store_release(&bo->live, true);
 	return bo;
 }

@@ -67,6 +67,7 @@ static inline struct m6npu_bo *to_m6npu_bo(struct drm_gem_object *obj)
  */
 static inline bool m6npu_bo_is_live(const struct m6npu_bo *bo)
 {
+	/* Before what the caller reads then; see bo_create(). */
 	return smp_load_acquire(&bo->live);
 }
 

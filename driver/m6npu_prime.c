@@ -10,10 +10,10 @@
  *
  * Import maps a dma-buf of anyone in the file's address space, page by page if
  * it must be. The importer has no say in where it lies: it is attached for as
- * long as the buffer lives, and mapped as long as the device is bound. A dma-buf of this driver is imported the same way,
- * as another buffer with the same memory, for it has another device address in
- * each address space. Only the file that exported it gets its own handle back,
- * as everywhere in DRM.
+ * long as the buffer lives, and mapped as long as the device is bound. A
+ * dma-buf of this driver is imported the same way, as another buffer with the
+ * same memory, for it has another device address in each address space. Only
+ * the file that exported it gets its own handle back, as everywhere in DRM.
  *
  * Jobs do not wait for the dma-buf's fences, nor do they add theirs: what runs
  * when is said by syncobjs, explicitly.

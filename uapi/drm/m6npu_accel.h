@@ -275,8 +275,8 @@ struct drm_m6npu_pool_defrag {
  *
  * Memory is cleared when it is first used, in pieces of up to 32 MiB: by access
  * through mmap, or when SUBMIT, EXPERT_BIND, CMDLIST_SEAL, REGION_MAP or an
- * export as a dma-buf first names it. So a large buffer costs nothing until then. A job therefore only
- * reaches what existed when it was submitted.
+ * export as a dma-buf first names it. So a large buffer costs nothing until
+ * then. A job therefore only reaches what existed when it was submitted.
  *
  * Errors: -EINVAL bad size, flags, @align or @addr; -ENOENT no such pool;
  * -ENOSPC the pool has not as many bytes free; -ENOBUFS it has, but in blocks
