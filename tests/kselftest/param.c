@@ -82,6 +82,14 @@ TEST_F(param, unknown)
 		  board_ioctl(self->fd, DRM_IOCTL_M6NPU_GET_PARAM, NULL));
 }
 
+/* The ioctl with a structure of another size. */
+static unsigned long with_size(unsigned long request, size_t size)
+{
+	unsigned long mask = (unsigned long)_IOC_SIZEMASK << _IOC_SIZESHIFT;
+
+	return (request & ~mask) | size << _IOC_SIZESHIFT;
+}
+
 /* A structure of another size: the missing part is zero, the surplus too. */
 TEST_F(param, sizes)
 {
@@ -89,21 +97,117 @@ TEST_F(param, sizes)
 		struct drm_m6npu_get_param known;
 		uint64_t future;
 	} larger = { .known.param = DRM_M6NPU_PARAM_UNITS, .future = ~0ull };
-	unsigned long request = DRM_IOCTL_M6NPU_GET_PARAM;
-	unsigned long sized = request & ~((unsigned long)_IOC_SIZEMASK
-					  << _IOC_SIZESHIFT);
+	const unsigned long request = DRM_IOCTL_M6NPU_GET_PARAM;
 
-	EXPECT_EQ(0, board_ioctl(self->fd,
-				 sized | sizeof(larger) << _IOC_SIZESHIFT,
+	EXPECT_EQ(0, board_ioctl(self->fd, with_size(request, sizeof(larger)),
 				 &larger));
 	EXPECT_EQ(4, larger.known.value);
 	/* Too short to hold @value: asked, but not told. */
 	larger.known = (struct drm_m6npu_get_param){
 		.param = DRM_M6NPU_PARAM_UNITS, .value = 77,
 	};
-	EXPECT_EQ(0, board_ioctl(self->fd, sized | 8ul << _IOC_SIZESHIFT,
-				 &larger));
+	EXPECT_EQ(0, board_ioctl(self->fd, with_size(request, 8), &larger));
 	EXPECT_EQ(77, larger.known.value);
+}
+
+/*
+ * A program of the time when there was no client_limit, next, align, ready: it
+ * is served as it was, and nothing is written behind its structures.
+ */
+TEST_F(param, old_program)
+{
+	struct drm_m6npu_pool_create pool = { .size = MIB,
+					      .client_limit = MIB };
+	struct drm_m6npu_bo_create bo = { .size = PAGE, .align = 12345 };
+	struct drm_m6npu_pool_info pool_info = { .client_used = 77 };
+	struct drm_m6npu_bo_info bo_info = { .align = 77, .ready = 78 };
+
+	/* The limit would be refused: it is not a persistent pool. */
+	EXPECT_EQ(24, offsetof(struct drm_m6npu_pool_create, client_limit));
+	ASSERT_EQ(0, board_ioctl(self->fd,
+				 with_size(DRM_IOCTL_M6NPU_POOL_CREATE, 24),
+				 &pool));
+	EXPECT_NE(0, pool.pool);
+	EXPECT_EQ(MIB, pool.client_limit);
+	EXPECT_EQ(40, offsetof(struct drm_m6npu_pool_info, client_used));
+	pool_info.pool = pool.pool;
+	ASSERT_EQ(0, board_ioctl(self->fd,
+				 with_size(DRM_IOCTL_M6NPU_POOL_INFO, 40),
+				 &pool_info));
+	EXPECT_EQ(MIB, pool_info.size);
+	EXPECT_EQ(1, pool_info.segments);
+	EXPECT_EQ(77, pool_info.client_used);
+	bo.pool = pool.pool;
+	EXPECT_EQ(32, offsetof(struct drm_m6npu_bo_create, align));
+	ASSERT_EQ(0, board_ioctl(self->fd,
+				 with_size(DRM_IOCTL_M6NPU_BO_CREATE, 32),
+				 &bo));
+	EXPECT_NE(0, bo.handle);
+	EXPECT_EQ(12345, bo.align);
+	bo_info.handle = bo.handle;
+	EXPECT_EQ(40, offsetof(struct drm_m6npu_bo_info, align));
+	ASSERT_EQ(0, board_ioctl(self->fd,
+				 with_size(DRM_IOCTL_M6NPU_BO_INFO, 40),
+				 &bo_info));
+	EXPECT_EQ(bo.addr, bo_info.addr);
+	EXPECT_EQ(77, bo_info.align);
+	EXPECT_EQ(78, bo_info.ready);
+}
+
+/* And one of a time to come, which uses nothing that is not known yet. */
+TEST_F(param, new_program)
+{
+	static const struct {
+		unsigned long request;
+		size_t size;
+	} cases[] = {
+		{ DRM_IOCTL_M6NPU_POOL_CREATE,
+		  sizeof(struct drm_m6npu_pool_create) },
+		{ DRM_IOCTL_M6NPU_POOL_INFO,
+		  sizeof(struct drm_m6npu_pool_info) },
+		{ DRM_IOCTL_M6NPU_BO_CREATE,
+		  sizeof(struct drm_m6npu_bo_create) },
+		{ DRM_IOCTL_M6NPU_BO_INFO, sizeof(struct drm_m6npu_bo_info) },
+		{ DRM_IOCTL_M6NPU_POOL_FLUSH,
+		  sizeof(struct drm_m6npu_pool_flush) },
+		{ DRM_IOCTL_M6NPU_POOL_DEFRAG,
+		  sizeof(struct drm_m6npu_pool_defrag) },
+	};
+	union {
+		struct drm_m6npu_pool_create pool_create;
+		struct drm_m6npu_bo_create bo_create;
+		uint32_t word[64];
+	} args;
+	uint32_t pool = 0, handle = 0;
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		memset(&args, 0, sizeof(args));
+		/* All but the two begin with the id or handle. */
+		if (cases[i].request == DRM_IOCTL_M6NPU_POOL_CREATE) {
+			args.pool_create.size = MIB;
+		} else if (cases[i].request == DRM_IOCTL_M6NPU_BO_CREATE) {
+			args.bo_create.size = PAGE;
+			args.bo_create.pool = pool;
+		} else {
+			args.word[0] = cases[i].request ==
+				       DRM_IOCTL_M6NPU_BO_INFO ? handle : pool;
+		}
+		EXPECT_EQ(0, board_ioctl(self->fd,
+					 with_size(cases[i].request,
+						   cases[i].size + 24),
+					 &args))
+		{
+			TH_LOG("case %zu", i);
+		}
+		for (size_t w = cases[i].size / 4; w < 64; w++)
+			EXPECT_EQ(0, args.word[w]);
+		if (!pool)
+			pool = args.pool_create.pool;
+		if (cases[i].request == DRM_IOCTL_M6NPU_BO_CREATE)
+			handle = args.bo_create.handle;
+	}
+	EXPECT_NE(0, pool);
+	EXPECT_NE(0, handle);
 }
 
 /* Pads and unknown flags of every structure that has some. */
@@ -129,6 +233,11 @@ TEST_F(param, pads)
 		PAD(ROUTER_CTL, router_ctl, flags),
 		PAD(RESET, reset, flags),
 		PAD(RESET, reset, pad),
+		PAD(POOL_FLUSH, pool_flush, flags),
+		PAD(POOL_DEFRAG, pool_defrag, flags),
+		PAD(REGION_MAP, region_map, flags),
+		PAD(REGION_MAP, region_map, pad),
+		PAD(REGION_UNMAP, region_unmap, pad),
 #undef PAD
 	};
 	uint32_t bytes[64];
