@@ -20,6 +20,7 @@
  * m6npu_segment.c   where that comes from
  * m6npu_block.c     a buffer's part of it
  * m6npu_arena.c     where that lies; m6npu_plan.c where it should
+ * m6npu_flush.c     giving back what nothing needs
  * m6npu_defrag.c    moving it; m6npu_copy.c by the device
  * m6npu_gem.c       buffers
  * m6npu_ready.c     their first use

@@ -174,6 +174,8 @@ int m6npu_pool_destroy_ioctl(struct drm_device *drm, void *data,
 			     struct drm_file *file);
 int m6npu_pool_info_ioctl(struct drm_device *drm, void *data,
 			  struct drm_file *file);
+
+/* m6npu_flush.c */
 int m6npu_pool_flush_ioctl(struct drm_device *drm, void *data,
 			   struct drm_file *file);
 
