@@ -334,15 +334,28 @@ int m6npu_prime_mmap(struct m6npu_bo *bo, struct vm_area_struct *vma)
 	return err;
 }
 
+/*
+ * What the CPU wrote must be written back, so no begin if there was one: that
+ * may throw it away. But udmabuf ends nothing that did not begin.
+ */
+static int prime_sync_device(struct dma_buf *dma_buf)
+{
+	int err;
+
+	err = dma_buf_end_cpu_access(dma_buf, DMA_BIDIRECTIONAL);
+	if (err != -EINVAL)
+		return err;
+	return dma_buf_begin_cpu_access(dma_buf, DMA_BIDIRECTIONAL) ?:
+	       dma_buf_end_cpu_access(dma_buf, DMA_BIDIRECTIONAL);
+}
+
 int m6npu_prime_sync(struct m6npu_bo *bo, u32 flags)
 {
 	struct dma_buf *dma_buf = bo->base.import_attach->dmabuf;
 	int err = 0;
 
-	/* There are exporters that want every end to have a begin. */
 	if (flags & DRM_M6NPU_SYNC_TO_DEVICE)
-		err = dma_buf_begin_cpu_access(dma_buf, DMA_TO_DEVICE) ?:
-		      dma_buf_end_cpu_access(dma_buf, DMA_TO_DEVICE);
+		err = prime_sync_device(dma_buf);
 	if (!err && flags & DRM_M6NPU_SYNC_FROM_DEVICE)
 		err = dma_buf_begin_cpu_access(dma_buf, DMA_BIDIRECTIONAL);
 	return err;
