@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""A pool as large as a whole board's, 24 of 32 GiB: tests/vm/full_size.
+"""A pool as large as a whole board's, 24 of 32 GiB: tests/vm/full_size. And
+what of the ioctl tests needs more memory than the usual guest has.
 
 The guest's memory is sparse, so that the host gives what is touched only.
 """
@@ -75,3 +76,19 @@ def test_full_size(arch):
     check_tap(text)
     assert not complaints, complaints
     assert out.peak < HOST_NEEDS
+
+
+@pytest.mark.parametrize("arch", ("arm64", "x86_64"))
+def test_all_windows(arch):
+    """tests/kselftest/window where sixteen windows fit: nothing skips."""
+    out = Output()
+    out.board = Board(arch=arch, mem="8G", timeout=300, stdout=out, stderr=out,
+                      command="exec /src/build/$M6_BUILD/tests/kselftest/window")
+    with out.board as board:
+        status = board.wait()
+        complaints = board.kernel_complaints()
+    text = out.text.decode(errors="replace")
+    assert status == 0, text
+    check_tap(text)
+    assert "# SKIP" not in text, text
+    assert not complaints, complaints
