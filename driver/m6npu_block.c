@@ -71,6 +71,8 @@ static void block_warn(struct m6npu_pool *pool, u64 size, int err)
 		largest = m6npu_arena_largest(&pool->arena);
 	if (err == -ENOBUFS)
 		help = "as much is free in pieces: defragment the pool, or use a smaller chunk";
+	if (err == -ENOBUFS && largest >= size)
+		help = "none is aligned as was asked for: defragment the pool, or ask for less alignment";
 	if (err == -EDQUOT)
 		help = "the client has all that the pool's client_limit allows";
 	m6npu_pools_warn(pool->m6npu, size, "in the pool", largest, help);
