@@ -72,7 +72,7 @@ static void block_warn(struct m6npu_pool *pool, u64 size, int err)
 	if (err == -ENOBUFS)
 		help = "as much is free in pieces: defragment the pool, or use a smaller chunk";
 	if (err == -ENOBUFS && largest >= size)
-		help = "none is aligned as was asked for: defragment the pool, or ask for less alignment";
+		help = "none is aligned as asked for: defragment the pool, or ask for less";
 	if (err == -EDQUOT)
 		help = "the client has all that the pool's client_limit allows";
 	m6npu_pools_warn(pool->m6npu, size, "in the pool", largest, help);
