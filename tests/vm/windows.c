@@ -102,7 +102,7 @@ static int show_memory(const struct npu_model *model)
 static int32_t step(struct npu_model *model, const int32_t *ids, uint32_t count,
 		    uint32_t position, FILE *logits, uint64_t *device_ns)
 {
-	struct npu_step_token tokens[PROMPT];
+	struct npu_step_token tokens[PROMPT] = { 0 };
 	struct npu_step_result result;
 	struct npu_model_info info;
 	uint32_t i;
