@@ -247,7 +247,7 @@ static void context_end_running(struct m6npu_context *ctx)
 	unsigned int i;
 
 	for (i = 0; i < M6NPU_RINGS; i++)
-		m6npu_ring_abort(&m6npu->ring[i], ctx);
+		m6npu_ring_abort(&m6npu->ring[i], ctx, 0);
 	while (!wait_event_timeout(ctx->jobs_wait, !context_is_served(ctx),
 				   ABORT_TIMEOUT)) {
 		for (i = 0; i < M6NPU_RINGS; i++) {

@@ -166,6 +166,7 @@ static const struct drm_ioctl_desc m6npu_ioctls[] = {
 	M6NPU_IOCTL(POOL_DEFRAG, m6npu_pool_defrag_ioctl),
 	M6NPU_IOCTL(REGION_MAP, m6npu_region_map_ioctl),
 	M6NPU_IOCTL(REGION_UNMAP, m6npu_region_unmap_ioctl),
+	M6NPU_IOCTL(JOB_ABORT, m6npu_job_abort_ioctl),
 };
 
 static const struct drm_driver m6npu_drm_driver = {

@@ -301,6 +301,18 @@ static void expert_bind(struct m6npu_context *ctx,
 		m6npu_as_invalidate(ctx->m6npu, ctx->vm->asid);
 }
 
+/* Else no job that waits has anything to look for. */
+static bool expert_some_come(const struct expert_bind *binds, u32 count)
+{
+	u32 i;
+
+	for (i = 0; i < count; i++) {
+		if (expert_state(binds[i].info) != M6NPU_EXPERT_ABSENT)
+			return true;
+	}
+	return false;
+}
+
 /* Weights that nobody wrote yet are zero, not what was there before. */
 static int expert_use(struct m6npu_context *ctx,
 		      const struct expert_bind *binds, u32 count)
@@ -342,7 +354,8 @@ static int expert_apply(struct m6npu_context *ctx,
 	if (!err)
 		expert_bind(ctx, binds, args->count);
 	/* Also after a failure: experts were absent for a while. */
-	m6npu_rings_resume(ctx->m6npu, ctx->vm->asid);
+	if (err || expert_some_come(binds, args->count))
+		m6npu_rings_resume(ctx->m6npu, ctx->vm->asid);
 	kvfree(binds);
 	return err;
 }

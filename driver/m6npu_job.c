@@ -35,6 +35,9 @@
 #include "m6npu_reset.h"
 #include "m6npu_trace.h"
 
+/* How often a job that does not end is told to. */
+#define ABORT_REPEAT		msecs_to_jiffies(20)
+
 /**
  * struct m6npu_fence - signalled when the device is done with a job
  */
@@ -323,16 +326,16 @@ int m6npu_scheds_init(struct m6npu_device *m6npu)
 	return 0;
 }
 
-static bool job_is_enlisted(struct m6npu_context *ctx, u64 id)
+static struct m6npu_job *job_find(struct m6npu_context *ctx, u64 id)
 {
 	struct m6npu_job *job;
 
 	lockdep_assert_held(&ctx->jobs_lock);
 	list_for_each_entry(job, &ctx->jobs, link) {
 		if (job->id == id)
-			return true;
+			return job;
 	}
-	return false;
+	return NULL;
 }
 
 int m6npu_job_info_ioctl(struct drm_device *drm, void *data,
@@ -353,8 +356,45 @@ int m6npu_job_info_ioctl(struct drm_device *drm, void *data,
 		ret = 0;
 		break;
 	}
-	if (ret && job_is_enlisted(ctx, args->job))
+	if (ret && job_find(ctx, args->job))
 		ret = -EBUSY;
 	spin_unlock_irq(&ctx->jobs_lock);
 	return ret;
+}
+
+/* False if the job has ended, or never was. */
+static bool job_cancel(struct m6npu_context *ctx, u64 id)
+{
+	struct m6npu_job *job;
+
+	spin_lock_irq(&ctx->jobs_lock);
+	job = job_find(ctx, id);
+	if (job)
+		WRITE_ONCE(job->cancelled, true);
+	spin_unlock_irq(&ctx->jobs_lock);
+	return job;
+}
+
+/*
+ * The job ends in any case: the timeout handler sees to that if its unit
+ * hangs.
+ */
+int m6npu_job_abort_ioctl(struct drm_device *drm, void *data,
+			  struct drm_file *file)
+{
+	struct m6npu_context *ctx = to_m6npu_context(file);
+	const struct drm_m6npu_job_abort *args = data;
+	unsigned int i;
+	long ret = 0;
+
+	if (!job_cancel(ctx, args->job))
+		return -ENOENT;
+	while (!ret) {
+		for (i = 0; i < M6NPU_RINGS; i++)
+			m6npu_ring_abort(&ctx->m6npu->ring[i], ctx, args->job);
+		ret = wait_event_interruptible_timeout(ctx->jobs_wait,
+						       !job_cancel(ctx, args->job),
+						       ABORT_REPEAT);
+	}
+	return ret < 0 ? ret : 0;
 }

@@ -67,6 +67,8 @@ struct m6npu_job {
 	struct list_head link;
 	/** @id: what userspace calls it, 0 until it is queued */
 	u64 id;
+	/** @cancelled: is not to begin; written under the context's jobs_lock */
+	bool cancelled;
 	/** @cmd_addr: device address of the first command */
 	u64 cmd_addr;
 	/** @cmd_count: number of commands */
@@ -125,6 +127,8 @@ void m6npu_job_done(struct m6npu_job *job, int error,
 
 int m6npu_job_info_ioctl(struct drm_device *drm, void *data,
 			 struct drm_file *file);
+int m6npu_job_abort_ioctl(struct drm_device *drm, void *data,
+			  struct drm_file *file);
 
 /* m6npu_submit.c */
 int m6npu_submit_ioctl(struct drm_device *drm, void *data,

@@ -131,21 +131,26 @@ static void ring_fill(struct m6npu_ring *ring, struct m6npu_job *job)
  * @ring: ring, idle
  * @job: job; the ring decides about its end from here on
  *
- * Return: 0, or -ENODEV, and then the job is still the caller's.
+ * Return: 0, or -ENODEV or -ECANCELED, and then the job is still the caller's.
  */
 int m6npu_ring_run(struct m6npu_ring *ring, struct m6npu_job *job)
 {
 	unsigned long flags;
+	int idx, ret = 0;
 	u32 tail;
-	int idx;
 
 	if (!drm_dev_enter(&ring->m6npu->drm, &idx))
 		return -ENODEV;
 	spin_lock_irqsave(&ring->lock, flags);
-	if (m6npu_device_is_lost(ring->m6npu)) {
+	/* Who cancels it looks for it here afterwards, under this lock. */
+	if (m6npu_device_is_lost(ring->m6npu))
+		ret = -ENODEV;
+	else if (READ_ONCE(job->cancelled))
+		ret = -ECANCELED;
+	if (ret) {
 		spin_unlock_irqrestore(&ring->lock, flags);
 		drm_dev_exit(idx);
-		return -ENODEV;
+		return ret;
 	}
 	job->fence_value = ++ring->seqno;
 	job->slot = ring->tail % M6NPU_RING_ENTRIES;
@@ -284,15 +289,25 @@ bool m6npu_ring_executes(struct m6npu_ring *ring, u64 fence_value)
 		 M6NPU_RING_STATUS_STALLED);
 }
 
-/* Has the device end the job in flight if it is this context's. */
-void m6npu_ring_abort(struct m6npu_ring *ring, struct m6npu_context *ctx)
+/**
+ * m6npu_ring_abort() - have the device end the job in flight
+ * @ring: ring
+ * @ctx: only if the job is this context's
+ * @id: and has this id, or 0 for any
+ *
+ * A job that the device has not begun yet doesn't hear of it: look again.
+ */
+void m6npu_ring_abort(struct m6npu_ring *ring, struct m6npu_context *ctx,
+		      u64 id)
 {
 	unsigned long flags;
 	u64 fence_value = 0;
 
 	spin_lock_irqsave(&ring->lock, flags);
-	if (ring->job && ring->job->ctx == ctx && !ring->job->abort_error) {
-		ring->job->abort_error = -ECANCELED;
+	if (ring->job && ring->job->ctx == ctx &&
+	    (!id || ring->job->id == id)) {
+		if (!ring->job->abort_error)
+			ring->job->abort_error = -ECANCELED;
 		fence_value = ring->job->fence_value;
 	}
 	spin_unlock_irqrestore(&ring->lock, flags);

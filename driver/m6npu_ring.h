@@ -96,7 +96,8 @@ void m6npu_ring_freeze(struct m6npu_ring *ring);
 void m6npu_ring_thaw(struct m6npu_ring *ring);
 u64 m6npu_ring_serves(struct m6npu_ring *ring, struct m6npu_context *ctx);
 bool m6npu_ring_executes(struct m6npu_ring *ring, u64 fence_value);
-void m6npu_ring_abort(struct m6npu_ring *ring, struct m6npu_context *ctx);
+void m6npu_ring_abort(struct m6npu_ring *ring, struct m6npu_context *ctx,
+		      u64 id);
 
 /* A job that waits for experts. */
 struct m6npu_context *

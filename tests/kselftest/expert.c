@@ -2,6 +2,7 @@
 /* The expert table, faults, and the router cache. */
 #include <errno.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -375,6 +376,86 @@ TEST_F(expert, no_table)
 	ASSERT_EQ(0, board_run(self->fd, &self->job, &info));
 	EXPECT_NE(0, info.error);
 	EXPECT_NE(0, info.exception);
+}
+
+static int abort_job(int fd, uint64_t id)
+{
+	struct drm_m6npu_job_abort args = { .job = id };
+
+	return board_ioctl(fd, DRM_IOCTL_M6NPU_JOB_ABORT, &args);
+}
+
+/* A job that waits for an expert ends at once when told, and alone. */
+TEST_F(expert, abort)
+{
+	struct drm_m6npu_event_expert_fault event;
+	struct drm_m6npu_job_info info;
+	int other = board_open();
+
+	ASSERT_LE(0, other);
+	EXPECT_EQ(-ENOENT, abort_job(self->fd, 0));
+	EXPECT_EQ(-ENOENT, abort_job(self->fd, 1));
+	ASSERT_EQ(0, board_submit(self->fd, &self->job));
+	ASSERT_EQ((int)sizeof(event),
+		  board_event(self->fd, DRM_M6NPU_EVENT_EXPERT_FAULT,
+			      BOARD_TIMEOUT_MS, &event, sizeof(event)));
+	/* Ids are each file's own. */
+	EXPECT_EQ(-ENOENT, abort_job(other, self->job.args.job));
+	EXPECT_EQ(0, abort_job(self->fd, self->job.args.job));
+	info = (struct drm_m6npu_job_info){ .job = self->job.args.job };
+	ASSERT_EQ(0, board_ioctl(self->fd, DRM_IOCTL_M6NPU_JOB_INFO, &info));
+	EXPECT_EQ(-ECANCELED, info.error);
+	EXPECT_EQ(-ENOENT, abort_job(self->fd, self->job.args.job));
+	/* The next one is not concerned. */
+	ASSERT_EQ(0, bind_experts(self->fd, &self->weights, 0xff,
+				  DRM_M6NPU_EXPERT_RESIDENT));
+	ASSERT_EQ(0, board_run(self->fd, &self->job, &info));
+	EXPECT_EQ(0, info.error);
+	EXPECT_TRUE(right(self->t, self->weights.map));
+	close(other);
+}
+
+struct aborter {
+	int fd;
+	uint64_t id;
+	int result;
+};
+
+static void *abort_in_thread(void *opaque)
+{
+	struct aborter *a = opaque;
+
+	a->result = abort_job(a->fd, a->id);
+	return NULL;
+}
+
+/* One that has not begun behind one that waits: both can be told. */
+TEST_F(expert, abort_queued)
+{
+	struct drm_m6npu_event_expert_fault event;
+	struct drm_m6npu_job_info info;
+	struct aborter queued;
+	uint64_t first;
+	pthread_t thread;
+
+	self->job.args.unit_mask = 1;
+	ASSERT_EQ(0, board_submit(self->fd, &self->job));
+	first = self->job.args.job;
+	ASSERT_EQ((int)sizeof(event),
+		  board_event(self->fd, DRM_M6NPU_EVENT_EXPERT_FAULT,
+			      BOARD_TIMEOUT_MS, &event, sizeof(event)));
+	ASSERT_EQ(0, board_submit(self->fd, &self->job));
+	queued = (struct aborter){ self->fd, self->job.args.job, 1 };
+	ASSERT_EQ(0, pthread_create(&thread, NULL, abort_in_thread, &queued));
+	EXPECT_EQ(0, abort_job(self->fd, first));
+	ASSERT_EQ(0, pthread_join(thread, NULL));
+	EXPECT_EQ(0, queued.result);
+	for (uint64_t id = first; id <= queued.id; id++) {
+		info = (struct drm_m6npu_job_info){ .job = id };
+		ASSERT_EQ(0, board_ioctl(self->fd, DRM_IOCTL_M6NPU_JOB_INFO,
+					 &info));
+		EXPECT_EQ(-ECANCELED, info.error);
+	}
 }
 
 /* A client of its own that closes its file while its job waits. */

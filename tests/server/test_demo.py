@@ -74,6 +74,10 @@ def test_greedy(options, server_log):
         faults = figures["npu_expert_faults_total"]
         assert (faults > 0) == ("on-demand" in options)
         assert figures["npu_experts_resident"] == figures["npu_experts"]
+        assert figures["npu_expert_places"] == figures["npu_experts"]
+        assert figures["npu_expert_evictions_total"] == 0
+        assert ("on-demand" in options) == (
+            figures["npu_expert_hit_ratio"] < 1)
         assert 20 < figures["npu_temperature_celsius"] < 105
         assert figures["npu_device_seconds_total"] > 0
     assert served.status == 0

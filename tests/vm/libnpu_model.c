@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 #include <drm/m6npu_accel.h>
 
@@ -307,25 +308,10 @@ static bool spoil(const char *path, uint32_t i)
 	return good;
 }
 
-static bool set_expert_timeout(const char *ms)
+/* Twice makes it good again. */
+static void spoil_experts(const char *path)
 {
-	int fd = open("/sys/module/m6npu/parameters/expert_timeout_ms",
-		      O_WRONLY);
-	bool good = fd >= 0 && write(fd, ms, strlen(ms)) > 0;
-
-	close(fd);
-	return good;
-}
-
-static void test_spoiled_experts(struct npu_device *device, const char *path)
-{
-	const struct npu_model_options options = {
-		.size = sizeof(options),
-		.experts_on_demand = true,
-	};
 	struct npu_file *file;
-	struct npu_model *model;
-	int32_t answer[ANSWER];
 	int64_t i;
 
 	if (npu_file_open(path, &file))
@@ -334,14 +320,120 @@ static void test_spoiled_experts(struct npu_device *device, const char *path)
 	     i = npu_file_find(file, NPU_SECTION_EXPERT, (uint32_t)i + 1))
 		spoil(path, (uint32_t)i);
 	npu_file_close(file);
+}
+
+static double now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* Of one token. */
+static uint64_t least_budget(const struct npu_model_info *info)
+{
+	uint64_t bytes = info->expert_bytes_total /
+			 (info->expert_layers * info->experts);
+
+	return info->experts_per_token * ((bytes + 4095) / 4096 * 4096);
+}
+
+static void test_spoiled_experts(struct npu_device *device, const char *path)
+{
+	struct npu_model_options options = {
+		.size = sizeof(options),
+		.slots = 2,
+	};
+	struct npu_model *model = load(device, path, &options);
+	struct npu_model_info info;
+	int32_t answer[ANSWER];
+	double begin;
+
+	if (!ok(model, "a model with experts"))
+		return;
+	npu_model_info(model, &info);
+	npu_model_free(model);
+	options.expert_budget = least_budget(&info);
+	model = load(device, path, &options);
+	if (!ok(model && generate(model, 0, 1, answer) == 0 && same(answer),
+		"with the least budget"))
+		return;
+	spoil_experts(path);
+	begin = now();
+	ok(generate(model, 0, 1, answer) == -EBADMSG &&
+	   strstr(npu_error(), "expert"),
+	   "experts altered while the model runs: %s", npu_error());
+	ok(now() - begin < 10, "the job ends at once (%.3f s)", now() - begin);
+	spoil_experts(path);
+	ok(generate(model, 0, 1, answer) == 0 && same(answer) &&
+	   generate(model, 1, 1, answer) == 0 && same(answer),
+	   "repaired, it goes on");
+	npu_model_free(model);
+	spoil_experts(path);
 	ok(npu_model_load(device, path, NULL, &model) == -EBADMSG,
 	   "altered experts are refused: %s", npu_error());
-	set_expert_timeout("1000");
-	model = load(device, path, &options);
-	ok(model && generate(model, 0, PROMPT, answer) == -EBADMSG &&
-	   strstr(npu_error(), "expert"), "on demand, too: %s", npu_error());
-	set_expert_timeout("30000");
+}
+
+static void test_budget(struct npu_device *device, const char *path,
+			uint64_t budget)
+{
+	const struct npu_model_options options = {
+		.size = sizeof(options),
+		.slots = 2,
+		.expert_budget = budget,
+	};
+	struct npu_model *model = load(device, path, &options);
+	int32_t answer[ANSWER];
+	struct npu_model_info info;
+	uint32_t batch;
+
+	if (!fine(model, "a budget of %llu bytes", (unsigned long long)budget))
+		return;
+	npu_model_info(model, &info);
+	batch = info.max_tile < PROMPT ? info.max_tile : PROMPT;
+	fine(generate(model, 0, batch, answer) == 0 && same(answer) &&
+	     generate(model, 1, 1, answer) == 0 && same(answer),
+	     "gives the same");
+	npu_model_info(model, &info);
+	ok(info.experts_resident <= info.expert_places &&
+	   (info.expert_evictions > 0) ==
+		   (info.expert_places < info.expert_layers * info.experts) &&
+	   info.expert_span_bytes <= budget,
+	   "%u places, %llu faults, %llu evicted, %llu bytes read, %.1f ms",
+	   info.expert_places, (unsigned long long)info.expert_faults,
+	   (unsigned long long)info.expert_evictions,
+	   (unsigned long long)info.expert_bytes_read,
+	   (double)info.expert_stall_ns / 1e6);
 	npu_model_free(model);
+}
+
+static void test_budgets(struct npu_device *device, const char *path)
+{
+	struct npu_model_options options = { .size = sizeof(options) };
+	struct npu_model *model = load(device, path, NULL);
+	struct npu_model_info info;
+	uint64_t least, quarter;
+
+	if (!model)
+		return;
+	npu_model_info(model, &info);
+	npu_model_free(model);
+	if (!info.expert_layers)
+		return;
+	least = least_budget(&info);
+	quarter = info.expert_bytes_total / 4;
+	options.expert_budget = least - 1;
+	ok(npu_model_load(device, path, &options, &model) == -EINVAL,
+	   "less than a token takes: %s", npu_error());
+	test_budget(device, path, least);
+	npu_router_set(device, NPU_ROUTER_OFF);
+	test_budget(device, path, least * 3 / 2);
+	npu_router_set(device, NPU_ROUTER_PRIORITY_LRU);
+	test_budget(device, path, quarter > least ? quarter : least);
+	npu_router_set(device, NPU_ROUTER_LRU);
+	test_budget(device, path, info.expert_bytes_total / 2);
+	test_budget(device, path, 2 * info.expert_bytes_total);
 }
 
 static void test_bad_files(struct npu_device *device, const char *path)
@@ -384,6 +476,7 @@ int main(int argc, char **argv)
 	test_progress(device, argv[1]);
 	test_pool_given(device, argv[1]);
 	test_two(device, argv[1]);
+	test_budgets(device, argv[1]);
 	test_bad_files(device, argv[1]);
 	test_plain(device, argv[1]);
 	ok(pool_bytes(device) == 0, "nothing is left behind");

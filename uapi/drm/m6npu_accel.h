@@ -40,6 +40,7 @@ extern "C" {
 #define DRM_M6NPU_POOL_DEFRAG		0x0f
 #define DRM_M6NPU_REGION_MAP		0x10
 #define DRM_M6NPU_REGION_UNMAP		0x11
+#define DRM_M6NPU_JOB_ABORT		0x12
 
 /* ---- GET_PARAM ---- */
 
@@ -523,7 +524,7 @@ struct drm_m6npu_job_info {
 	/**
 	 * @error: Out. 0, or -EFAULT (MMU), -EINVAL (bad command or operand),
 	 * -ETIME (hang or expert not bound in time), -ECANCELED (context
-	 * ended), -EIO (other), -ENODEV
+	 * ended, or JOB_ABORT), -EIO (other), -ENODEV
 	 */
 	__s32 error;
 	/** @exception: Out. Device's exception code, 0 = none; see hardware.rst */
@@ -542,6 +543,21 @@ struct drm_m6npu_job_info {
 	__u32 router_misses;
 	/** @expert_faults: Out. */
 	__u32 expert_faults;
+};
+
+/**
+ * struct drm_m6npu_job_abort - end a job early, with -ECANCELED
+ *
+ * Also one that waits for experts. Returns when the job has ended, whichever
+ * way: it may have come to its own end just before. A job that has not begun
+ * never does, but is not over before its turn comes.
+ *
+ * Errors: -ENOENT not a job of this context, or it has ended; -EINTR, and the
+ * job is going to end all the same.
+ */
+struct drm_m6npu_job_abort {
+	/** @job: id from SUBMIT */
+	__u64 job;
 };
 
 /* ---- Experts ---- */
@@ -591,8 +607,8 @@ struct drm_m6npu_expert {
  * struct drm_m6npu_expert_bind - change entries of the expert table
  *
  * All or none are applied. A job of this context that waits for experts looks
- * again afterwards. Unbinding (ABSENT) waits for the context's running jobs,
- * except those that wait for an expert.
+ * again afterwards, unless all became absent. Unbinding (ABSENT) waits for the
+ * context's running jobs, except those that wait for an expert.
  *
  * Errors: -EINVAL bad index, address or state (@count is then the index of the
  * entry at fault); -ENXIO no table; -E2BIG @count above DRM_M6NPU_MAX_BINDS;
@@ -753,6 +769,8 @@ struct drm_m6npu_event_thermal {
 	DRM_IOWR(DRM_COMMAND_BASE + DRM_M6NPU_REGION_MAP, struct drm_m6npu_region_map)
 #define DRM_IOCTL_M6NPU_REGION_UNMAP \
 	DRM_IOW(DRM_COMMAND_BASE + DRM_M6NPU_REGION_UNMAP, struct drm_m6npu_region_unmap)
+#define DRM_IOCTL_M6NPU_JOB_ABORT \
+	DRM_IOW(DRM_COMMAND_BASE + DRM_M6NPU_JOB_ABORT, struct drm_m6npu_job_abort)
 
 #if defined(__cplusplus)
 }

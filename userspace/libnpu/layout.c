@@ -117,6 +117,49 @@ static void plan_pool(struct npu_layout *l)
 		l->pool += 2 * NPU_LARGE_PAGE;
 }
 
+static uint64_t largest_expert(const struct npu_file *file)
+{
+	uint64_t largest = 0;
+	int64_t i = -1;
+
+	while ((i = npu_file_find(file, NPU_SECTION_EXPERT,
+				  (uint32_t)(i + 1))) >= 0) {
+		uint64_t n = npu_file_section(file, (uint32_t)i)->loaded_bytes;
+
+		largest = n > largest ? n : largest;
+	}
+	return largest;
+}
+
+/*
+ * A command wants all experts of its tokens at once. So there are places for
+ * those of one token at least, and a step has no more tokens than there are
+ * places for in the worst case.
+ */
+static int plan_places(struct npu_layout *l, const struct npu_file *file,
+		       uint64_t budget)
+{
+	const struct npu_runtime *r = &npu_file_header(file)->runtime;
+	uint64_t bytes = round_up(largest_expert(file), PAGE);
+	uint32_t top = r->experts_per_token;
+
+	l->places = r->expert_layers * r->experts;
+	l->step_tokens = UINT32_MAX;
+	if (!budget || !l->places || budget >= l->experts)
+		return 0;
+	if (budget / bytes < top)
+		return npu_fail(-EINVAL,
+				"an expert budget of %" PRIu64 " bytes is too small: a token of this model takes %" PRIu32 " experts of %" PRIu64 " bytes, %" PRIu64 " together",
+				budget, top, bytes, top * bytes);
+	/* Below what all take, so below their number. */
+	l->places = (uint32_t)(budget / bytes);
+	l->place_bytes = bytes;
+	l->experts = l->places * bytes;
+	if (l->places < r->experts)
+		l->step_tokens = l->places / top;
+	return 0;
+}
+
 int npu_layout_plan(struct npu_layout *l, const struct npu_file *file,
 		    const struct npu_layout_request *request)
 {
@@ -146,10 +189,13 @@ int npu_layout_plan(struct npu_layout *l, const struct npu_file *file,
 	free(offsets);
 	if (!tiles || !offsets)
 		return npu_fail_memory();
+	ret = plan_places(l, file, request->expert_budget);
+	if (ret)
+		return ret;
 	plan_pool(l);
 	l->weights_windows = plan_windows(l, l->weights);
 	/* A window clears what is behind it: not for experts yet to come. */
-	l->experts_windows = !request->experts_on_demand &&
+	l->experts_windows = !request->experts_on_demand && !l->place_bytes &&
 			     plan_windows(l, l->experts);
 	if (l->experts > MAX_BYTES || l->pool > MAX_BYTES)
 		return npu_fail(-ENOSPC,

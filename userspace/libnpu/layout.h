@@ -15,6 +15,7 @@ struct npu_layout_request {
 	uint32_t slots, max_seq;	/* 0: default */
 	bool kv_q8_0;
 	bool experts_on_demand;
+	uint64_t expert_budget;	/* bytes, 0: room for all experts */
 };
 
 struct npu_layout {
@@ -24,6 +25,14 @@ struct npu_layout {
 	uint64_t weights, scratch, kv, io, commands, experts;
 	/* Bytes of the buffers they are cut into. */
 	uint64_t chunk;
+	/*
+	 * Places for experts: each expert its own (@place_bytes 0), packed, or
+	 * fewer, of one size, that any may have.
+	 */
+	uint32_t places;
+	uint64_t place_bytes;
+	/* Tokens of a step whose experts have places all at once. */
+	uint32_t step_tokens;
 	/* These parts are worth windows of the device. */
 	bool weights_windows, experts_windows;
 	/* A pool that holds all of it, and what aligning for windows adds. */

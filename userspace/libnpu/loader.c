@@ -137,6 +137,17 @@ static int read_preload(struct loader *l)
 	return npu_preload_read(&m->preload, l->options.preload_config);
 }
 
+/* No more tokens, and so rows of results, than have room for their experts. */
+static void limit_step(struct npu_model *m)
+{
+	struct npu_runtime *r = &m->runtime;
+
+	if (r->max_tile > m->layout.step_tokens)
+		r->max_tile = m->layout.step_tokens;
+	if (r->max_out > r->max_tile)
+		r->max_out = r->max_tile;
+}
+
 static int plan(struct loader *l)
 {
 	struct npu_model *m = l->model;
@@ -145,6 +156,7 @@ static int plan(struct loader *l)
 		.max_seq = l->options.max_seq,
 		.kv_q8_0 = l->options.kv_q8_0,
 		.experts_on_demand = l->options.experts_on_demand,
+		.expert_budget = l->options.expert_budget,
 	};
 	int ret;
 
@@ -154,6 +166,7 @@ static int plan(struct loader *l)
 		ret = npu_layout_plan(&m->layout, m->file, &request);
 	if (ret)
 		return ret;
+	limit_step(m);
 	m->kv_shape = (struct npu_kv_shape){
 		.capacity = m->layout.max_seq,
 		.q8_0 = l->options.kv_q8_0,
@@ -380,8 +393,8 @@ static int load_experts(struct loader *l)
 
 	if (!m->runtime.expert_layers)
 		return 0;
-	npu_experts_total(&m->experts, false, &count, &m->expert_bytes);
-	npu_experts_total(&m->experts, named_only, &count, &bytes);
+	m->expert_bytes = npu_experts_bytes(&m->experts);
+	npu_experts_chosen(&m->experts, named_only, &count, &bytes);
 	ret = begin_stage(l, NPU_LOAD_EXPERTS, bytes, count);
 	if (!ret)
 		ret = npu_experts_load(&m->experts, named_only, one_done, l);
@@ -420,12 +433,12 @@ static int load(struct loader *l, const char *path)
 	if (ret)
 		return ret;
 	map_windows(m);
-	/* With everything in, nothing is read again. */
-	if (!m->runtime.expert_layers || !l->options.experts_on_demand) {
-		npu_span_unmap(&m->experts.span);
+	/* With everything in, and to stay, nothing is read again. */
+	if (!m->layout.place_bytes &&
+	    (!m->runtime.expert_layers || !l->options.experts_on_demand)) {
+		npu_experts_close_file(&m->experts);
 		npu_file_close(m->file);
 		m->file = NULL;
-		m->experts.file = NULL;
 	}
 	return 0;
 }

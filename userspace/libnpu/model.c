@@ -50,6 +50,7 @@ void npu_model_free(struct npu_model *model)
 
 void npu_model_info(const struct npu_model *model, struct npu_model_info *info)
 {
+	const struct npu_expert_figures *f = &model->experts.figures;
 	const struct npu_runtime *r = &model->runtime;
 
 	*info = (struct npu_model_info){
@@ -66,7 +67,7 @@ void npu_model_info(const struct npu_model *model, struct npu_model_info *info)
 		.expert_layers = r->expert_layers,
 		.experts = r->experts,
 		.experts_per_token = r->experts_per_token,
-		.experts_resident = atomic_load(&model->experts.resident),
+		.experts_resident = atomic_load(&f->resident),
 		.static_bytes = r->weights_bytes,
 		.expert_bytes_total = model->expert_bytes,
 		.kv_bytes = model->layout.kv,
@@ -75,6 +76,14 @@ void npu_model_info(const struct npu_model *model, struct npu_model_info *info)
 		.load_ns = model->load_ns,
 		.pool_id = model->pool->id,
 		.windows = model->windows,
+		.expert_places = model->layout.places,
+		.expert_span_bytes = model->layout.experts,
+		.expert_faults = atomic_load(&f->faults),
+		.expert_waits = atomic_load(&f->waits),
+		.expert_loads = atomic_load(&f->loads),
+		.expert_evictions = atomic_load(&f->evictions),
+		.expert_bytes_read = atomic_load(&f->bytes_read),
+		.expert_stall_ns = atomic_load(&f->stall_ns),
 	};
 	memcpy(info->eos_tokens, model->metadata.eos,
 	       sizeof(info->eos_tokens));

@@ -155,6 +155,16 @@ void npu_file_close(struct npu_file *file)
 	free(file);
 }
 
+int npu_file_fd(const struct npu_file *file)
+{
+	return file->fd;
+}
+
+const char *npu_file_path(const struct npu_file *file)
+{
+	return file->path;
+}
+
 const struct npu_file_header *npu_file_header(const struct npu_file *file)
 {
 	return &file->header;

@@ -65,8 +65,27 @@ int npu_file_read_section(struct npu_file *file, uint32_t i, void *dst,
  */
 int npu_file_load_section(struct npu_file *file, uint32_t i, void **data,
 			  size_t *size);
-/* Start reading section @i in the background; only a hint. */
-void npu_file_prefetch(struct npu_file *file, uint32_t i);
+/*
+ * Where the stored bytes of a section come from: @next gives them piece by
+ * piece, in order and no more than there are. A piece stays until the next
+ * call. Embed this to read in another way than by pread(2).
+ */
+struct npu_pieces {
+	int (*next)(struct npu_pieces *pieces, const void **data, size_t *size);
+	/* Pieces put together, for what cannot be decoded one by one. */
+	void *whole;
+	size_t whole_bytes;
+};
+
+/* npu_file_read_section() from @pieces, in any number of threads. */
+int npu_file_decode_section(const struct npu_file *file, uint32_t i,
+			    struct npu_pieces *pieces, void *dst, size_t cap);
+/* Gives back what decoding kept. */
+void npu_pieces_clear(struct npu_pieces *pieces);
+
+/* For reading in other ways; both as long as @file. */
+int npu_file_fd(const struct npu_file *file);
+const char *npu_file_path(const struct npu_file *file);
 
 /*
  * Reads all sections and the gaps between them. @progress may be NULL; what it

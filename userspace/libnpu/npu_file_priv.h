@@ -23,7 +23,7 @@ struct npu_file {
 	struct npu_section *sections;
 	/* Section of each (layer, expert). */
 	uint32_t *experts;
-	/* Stored bytes of sections that are decoded, reused. */
+	/* A piece of the file, reused. */
 	void *buffer;
 	size_t buffer_bytes;
 };

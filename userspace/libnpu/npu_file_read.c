@@ -4,7 +4,6 @@
  * into the caller's memory, which may be a mapping of device memory.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <lz4.h>
@@ -19,33 +18,22 @@
 /* Long enough for the disk, short enough to stay in the CPU's caches. */
 #define PIECE_BYTES	(256u << 10)
 
-static int grow_buffer(struct npu_file *file, size_t size)
+static int grow(void **buffer, size_t *bytes, size_t size)
 {
-	void *p;
-
-	if (size <= file->buffer_bytes)
+	if (size <= *bytes)
 		return 0;
 	/* Contents are not kept: no realloc(), which would copy them. */
-	free(file->buffer);
-	file->buffer_bytes = 0;
-	p = file->buffer = malloc(size);
-	if (!p)
+	free(*buffer);
+	*bytes = 0;
+	*buffer = malloc(size);
+	if (!*buffer)
 		return npu_fail_memory();
-	file->buffer_bytes = size;
+	*bytes = size;
 	return 0;
 }
 
-static int read_error(const struct npu_file *file, uint32_t i, int ret)
-{
-	char name[NPU_FILE_NAME_BYTES];
-
-	npu_error_prefix("section %" PRIu32 " (%s)", i,
-			 npu_file_section_name(file, i, name));
-	return ret;
-}
-
-static int check_hash(struct npu_file *file, uint32_t i, const char *which,
-		      uint64_t hash, uint64_t expected)
+static int check_hash(const struct npu_file *file, uint32_t i,
+		      const char *which, uint64_t hash, uint64_t expected)
 {
 	if (hash == expected)
 		return 0;
@@ -54,143 +42,222 @@ static int check_hash(struct npu_file *file, uint32_t i, const char *which,
 				       which);
 }
 
-/*
- * Reads the stored bytes into the file's buffer: all of them at once, or, with
- * @dst, piece by piece with a copy there. The hash is of what arrived in the
- * buffer, which nobody else writes; and read(2) need not be able to write to
- * @dst, which some file systems cannot if it is a device's memory.
- */
-static int read_stored(struct npu_file *file, uint32_t i, char *dst)
+/* ---- Decoders: from pieces to @dst ---- */
+
+struct decoder {
+	const struct npu_file *file;
+	uint32_t i;
+	struct npu_pieces *pieces;
+	XXH3_state_t *hash;		/* of the stored bytes */
+	uint64_t left;			/* stored bytes to come */
+};
+
+static int next_piece(struct decoder *d, const void **data, size_t *size)
 {
-	const struct npu_section *s = &file->sections[i];
-	XXH3_state_t *state = XXH3_createState();
-	uint64_t done = 0, hash;
+	char name[NPU_FILE_NAME_BYTES];
 	int ret;
 
-	if (!state)
-		return npu_fail_memory();
-	XXH3_64bits_reset(state);
-	ret = grow_buffer(file, dst ? PIECE_BYTES : s->stored_bytes);
-	while (!ret && done < s->stored_bytes) {
-		uint64_t left = s->stored_bytes - done;
-		size_t n = left < PIECE_BYTES ? left : PIECE_BYTES;
-		char *piece = (char *)file->buffer + (dst ? 0 : done);
-
-		ret = npu_file_pread(file, piece, n, s->offset + done);
-		if (ret)
-			break;
-		XXH3_64bits_update(state, piece, n);
-		if (dst)
-			memcpy(dst + done, piece, n);
-		done += n;
+	ret = d->pieces->next(d->pieces, data, size);
+	if (ret) {
+		npu_error_prefix("section %" PRIu32 " (%s)", d->i,
+				 npu_file_section_name(d->file, d->i, name));
+		return ret;
 	}
-	hash = XXH3_64bits_digest(state);
-	XXH3_freeState(state);
-	if (ret)
-		return read_error(file, i, ret);
-	return check_hash(file, i, "stored", hash, s->stored_xxh3);
+	XXH3_64bits_update(d->hash, *data, *size);
+	d->left -= *size;
+	return 0;
 }
 
-static int read_lz4(struct npu_file *file, uint32_t i, void *dst)
+static int check_stored(const struct decoder *d)
 {
-	const struct npu_section *s = &file->sections[i];
+	return check_hash(d->file, d->i, "stored",
+			  XXH3_64bits_digest(d->hash),
+			  d->file->sections[d->i].stored_xxh3);
+}
+
+/*
+ * The hash is of what arrived in the piece, which nobody else writes; and
+ * reading need not be able to write to @dst, which it cannot if that is a
+ * device's memory, for some file systems and for direct I/O.
+ */
+static int copy_pieces(struct decoder *d, char *dst)
+{
+	const void *data;
+	size_t size;
+	int ret;
+
+	while (d->left) {
+		ret = next_piece(d, &data, &size);
+		if (ret)
+			return ret;
+		memcpy(dst, data, size);
+		dst += size;
+	}
+	return check_stored(d);
+}
+
+static int decode_lz4(struct decoder *d, void *dst)
+{
+	const struct npu_section *s = &d->file->sections[d->i];
+	struct npu_pieces *p = d->pieces;
 	int ret;
 
 	if (s->stored_bytes > INT_MAX || s->loaded_bytes > INT_MAX)
-		return npu_file_refuse_section(file, i,
+		return npu_file_refuse_section(d->file, d->i,
 					       "too large for an LZ4 block");
-	ret = read_stored(file, i, NULL);
+	ret = grow(&p->whole, &p->whole_bytes, s->stored_bytes);
+	if (!ret)
+		ret = copy_pieces(d, p->whole);
 	if (ret)
 		return ret;
-	ret = LZ4_decompress_safe(file->buffer, dst, (int)s->stored_bytes,
+	ret = LZ4_decompress_safe(p->whole, dst, (int)s->stored_bytes,
 				  (int)s->loaded_bytes);
 	if (ret < 0 || (uint64_t)ret != s->loaded_bytes)
-		return npu_file_refuse_section(file, i,
+		return npu_file_refuse_section(d->file, d->i,
 					       "LZ4 data is damaged or of another size");
 	return 0;
 }
 
 struct zstd_reader {
 	ZSTD_DStream *stream;
-	XXH3_state_t *hash;
 	ZSTD_outBuffer out;
 	size_t left_in_frame;	/* 0: the frame is complete */
 };
 
-static int feed_zstd(struct npu_file *file, uint32_t i, struct zstd_reader *z,
+static int feed_zstd(const struct decoder *d, struct zstd_reader *z,
 		     ZSTD_inBuffer *in)
 {
 	while (in->pos < in->size) {
 		size_t before = in->pos, written = z->out.pos;
 
 		if (!z->left_in_frame)
-			return npu_file_refuse_section(file, i,
+			return npu_file_refuse_section(d->file, d->i,
 						       "data behind the zstd frame");
 		z->left_in_frame = ZSTD_decompressStream(z->stream, &z->out,
 							 in);
 		if (ZSTD_isError(z->left_in_frame))
-			return npu_file_refuse_section(file, i,
+			return npu_file_refuse_section(d->file, d->i,
 						       "zstd data is damaged: %s",
 						       ZSTD_getErrorName(z->left_in_frame));
 		if (in->pos == before && z->out.pos == written)
-			return npu_file_refuse_section(file, i,
+			return npu_file_refuse_section(d->file, d->i,
 						       "zstd data decodes to more than %zu bytes",
 						       z->out.size);
 	}
 	return 0;
 }
 
-static int run_zstd(struct npu_file *file, uint32_t i, struct zstd_reader *z)
+static int run_zstd(struct decoder *d, struct zstd_reader *z)
 {
-	const struct npu_section *s = &file->sections[i];
-	uint64_t done = 0;
+	ZSTD_inBuffer in;
 	int ret;
 
-	while (done < s->stored_bytes) {
-		uint64_t left = s->stored_bytes - done;
-		size_t n = left < PIECE_BYTES ? left : PIECE_BYTES;
-		ZSTD_inBuffer in = { file->buffer, n, 0 };
-
-		ret = npu_file_pread(file, file->buffer, n, s->offset + done);
-		if (ret)
-			return read_error(file, i, ret);
-		XXH3_64bits_update(z->hash, file->buffer, n);
-		ret = feed_zstd(file, i, z, &in);
+	while (d->left) {
+		in.pos = 0;
+		ret = next_piece(d, &in.src, &in.size);
+		if (!ret)
+			ret = feed_zstd(d, z, &in);
 		if (ret)
 			return ret;
-		done += n;
 	}
-	ret = check_hash(file, i, "stored", XXH3_64bits_digest(z->hash),
-			 s->stored_xxh3);
+	ret = check_stored(d);
 	if (ret)
 		return ret;
 	if (z->left_in_frame || z->out.pos != z->out.size)
-		return npu_file_refuse_section(file, i,
+		return npu_file_refuse_section(d->file, d->i,
 					       "zstd data is incomplete");
 	return 0;
 }
 
-static int read_zstd(struct npu_file *file, uint32_t i, void *dst)
+static int decode_zstd(struct decoder *d, void *dst)
 {
 	struct zstd_reader z = {
 		.stream = ZSTD_createDStream(),
-		.hash = XXH3_createState(),
-		.out = { dst, file->sections[i].loaded_bytes, 0 },
+		.out = { dst, d->file->sections[d->i].loaded_bytes, 0 },
 		.left_in_frame = 1,
 	};
 	int ret;
 
-	if (!z.stream || !z.hash) {
-		ret = npu_fail_memory();
-		goto out;
-	}
-	XXH3_64bits_reset(z.hash);
-	ret = grow_buffer(file, PIECE_BYTES);
-	if (!ret)
-		ret = run_zstd(file, i, &z);
-out:
+	if (!z.stream)
+		return npu_fail_memory();
+	ret = run_zstd(d, &z);
 	ZSTD_freeDStream(z.stream);
-	XXH3_freeState(z.hash);
+	return ret;
+}
+
+static int decode(struct decoder *d, void *dst)
+{
+	const struct npu_section *s = &d->file->sections[d->i];
+	int ret;
+
+	switch (s->encoding) {
+	case NPU_ENCODING_RAW:
+		/* Both hashes are of the same bytes, and equal. */
+		return copy_pieces(d, dst);
+	case NPU_ENCODING_LZ4:
+		ret = decode_lz4(d, dst);
+		break;
+	default:
+		ret = decode_zstd(d, dst);
+		break;
+	}
+	if (ret)
+		return ret;
+	return check_hash(d->file, d->i, "decoded",
+			  XXH3_64bits(dst, s->loaded_bytes), s->loaded_xxh3);
+}
+
+int npu_file_decode_section(const struct npu_file *file, uint32_t i,
+			    struct npu_pieces *pieces, void *dst, size_t cap)
+{
+	const struct npu_section *s = &file->sections[i];
+	struct decoder d = {
+		.file = file,
+		.i = i,
+		.pieces = pieces,
+		.left = s->stored_bytes,
+	};
+	int ret;
+
+	if (cap < s->loaded_bytes)
+		return npu_fail(-ENOSPC,
+				"section %" PRIu32 " has %" PRIu64 " bytes, the buffer %zu",
+				i, s->loaded_bytes, cap);
+	d.hash = XXH3_createState();
+	if (!d.hash)
+		return npu_fail_memory();
+	XXH3_64bits_reset(d.hash);
+	ret = decode(&d, dst);
+	XXH3_freeState(d.hash);
+	return ret;
+}
+
+void npu_pieces_clear(struct npu_pieces *pieces)
+{
+	free(pieces->whole);
+	pieces->whole = NULL;
+	pieces->whole_bytes = 0;
+}
+
+/* ---- Pieces by pread(2) ---- */
+
+struct plain_pieces {
+	struct npu_pieces base;
+	struct npu_file *file;
+	uint64_t at, end;
+};
+
+static int plain_next(struct npu_pieces *base, const void **data, size_t *size)
+{
+	struct plain_pieces *p = (struct plain_pieces *)base;
+	uint64_t left = p->end - p->at;
+	size_t n = left < PIECE_BYTES ? left : PIECE_BYTES;
+	int ret;
+
+	ret = npu_file_pread(p->file, p->file->buffer, n, p->at);
+	p->at += n;
+	*data = p->file->buffer;
+	*size = n;
 	return ret;
 }
 
@@ -198,27 +265,19 @@ int npu_file_read_section(struct npu_file *file, uint32_t i, void *dst,
 			  size_t cap)
 {
 	const struct npu_section *s = &file->sections[i];
+	struct plain_pieces p = {
+		.base.next = plain_next,
+		.file = file,
+		.at = s->offset,
+		.end = s->offset + s->stored_bytes,
+	};
 	int ret;
 
-	if (cap < s->loaded_bytes)
-		return npu_fail(-ENOSPC,
-				"section %" PRIu32 " has %" PRIu64 " bytes, the buffer %zu",
-				i, s->loaded_bytes, cap);
-	switch (s->encoding) {
-	case NPU_ENCODING_RAW:
-		/* Both hashes are of the same bytes, and equal. */
-		return read_stored(file, i, dst);
-	case NPU_ENCODING_LZ4:
-		ret = read_lz4(file, i, dst);
-		break;
-	default:
-		ret = read_zstd(file, i, dst);
-		break;
-	}
-	if (ret)
-		return ret;
-	return check_hash(file, i, "decoded", XXH3_64bits(dst, s->loaded_bytes),
-			  s->loaded_xxh3);
+	ret = grow(&file->buffer, &file->buffer_bytes, PIECE_BYTES);
+	if (!ret)
+		ret = npu_file_decode_section(file, i, &p.base, dst, cap);
+	npu_pieces_clear(&p.base);
+	return ret;
 }
 
 /*
@@ -262,21 +321,13 @@ int npu_file_load_section(struct npu_file *file, uint32_t i, void **data,
 	return 0;
 }
 
-void npu_file_prefetch(struct npu_file *file, uint32_t i)
-{
-	const struct npu_section *s = &file->sections[i];
-
-	posix_fadvise(file->fd, (off_t)s->offset, (off_t)s->stored_bytes,
-		      POSIX_FADV_WILLNEED);
-}
-
 static int check_gap(struct npu_file *file, uint64_t from, uint64_t to)
 {
 	uint8_t *bytes;
 	size_t n, k;
 	int ret;
 
-	ret = grow_buffer(file, PIECE_BYTES);
+	ret = grow(&file->buffer, &file->buffer_bytes, PIECE_BYTES);
 	for (; !ret && from < to; from += n) {
 		bytes = file->buffer;
 		n = to - from < PIECE_BYTES ? to - from : PIECE_BYTES;

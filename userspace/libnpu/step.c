@@ -164,11 +164,18 @@ static bool take_completion(struct npu_model *m)
 }
 
 /*
- * A failure to bring an expert in cannot end the job: the driver does, when
- * its expert timeout passes. Memory of a running job must not be reused, so
- * this waits until then.
+ * The job waits for experts that will not come. Memory of a running job must
+ * not be reused, so its end is waited for in any case: a driver that cannot
+ * abort ends it when its expert timeout passes.
  */
-static int wait_job(struct npu_model *m)
+static void abort_job(struct npu_model *m, uint64_t job)
+{
+	struct drm_m6npu_job_abort arg = { .job = job };
+
+	npu_device_ioctl(m->device, DRM_IOCTL_M6NPU_JOB_ABORT, &arg);
+}
+
+static int wait_job(struct npu_model *m, uint64_t job)
 {
 	struct pollfd fds[2] = {
 		{ .fd = m->eventfd, .events = POLLIN },
@@ -192,7 +199,10 @@ static int wait_job(struct npu_model *m)
 		if (fds[0].revents && take_completion(m))
 			return error;
 		if (fds[1].revents & POLLIN) {
-			ret = read_events(m);
+			ret = error ? npu_events_read(m->device, NULL) :
+				      read_events(m);
+			if (ret && !error)
+				abort_job(m, job);
 			error = error ? error : ret;
 		} else if (fds[1].revents) {
 			/* Gone; the job's end is what is left to come. */
@@ -251,7 +261,8 @@ static int run_job(struct npu_model *m, const struct npu_tile *tile,
 	ret = submit(m, tile, &job);
 	if (ret)
 		return ret;
-	error = wait_job(m);
+	npu_experts_begin(&m->experts, job);
+	error = wait_job(m, job);
 	if (!m->experts.table)
 		read_events(m);
 	/* What went wrong with an expert says more than that it was late. */

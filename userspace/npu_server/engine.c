@@ -261,17 +261,19 @@ static bool any_prompt(const struct engine *engine)
 }
 
 /*
- * There may be more slots than rows of results in a step. Slots take turns
- * then, and a prompt finds a row free, so that nobody waits for somebody
+ * There may be more slots than rows of results, or tokens, in a step. Slots take
+ * turns then, and a prompt finds a row free, so that nobody waits for somebody
  * else's answer to end.
  */
 static void build_batch(struct engine *engine, struct batch *batch)
 {
 	const struct npu_model_info *info = &engine->info;
+	uint32_t most = info->max_out < info->max_tile ? info->max_out :
+							 info->max_tile;
 	uint32_t spare = any_prompt(engine), room;
 
 	*batch = (struct batch){ 0 };
-	add_generating(engine, batch, info->max_out - spare);
+	add_generating(engine, batch, most - spare);
 	room = info->max_tile - batch->count;
 	if (batch->count && room > PREFILL_BESIDE_DECODE)
 		room = PREFILL_BESIDE_DECODE;

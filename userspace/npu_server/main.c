@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* npu_server: opens the device, loads the model, serves it, ends on SIGTERM. */
 #include <errno.h>
+#include <inttypes.h>
 #include <npu/npu.h>
 #include <signal.h>
 #include <stdio.h>
@@ -127,6 +128,7 @@ static int load(struct server *server)
 		.slots = o->max_concurrent,
 		.max_seq = o->max_seq_len,
 		.experts_on_demand = o->experts_on_demand,
+		.expert_budget = o->expert_budget,
 		.kv_q8_0 = !strcmp(o->kv_cache_type, "q8_0"),
 		.preload_config = o->config,
 		.private_pool = !strcmp(o->pool, "private"),
@@ -156,7 +158,28 @@ static int load(struct server *server)
 		 model.pool_id, (double)model.pool_bytes * 1e-6, model.windows,
 		 model.experts_resident, model.expert_layers * model.experts,
 		 model.slots, model.max_seq, (double)model.load_ns * 1e-9);
+	if (model.expert_places < model.expert_layers * model.experts)
+		log_info("experts: room for %u at once in %.1f MB, steps of up to %u tokens",
+			 model.expert_places,
+			 (double)model.expert_span_bytes * 1e-6,
+			 model.max_tile);
 	return 0;
+}
+
+/* How the experts' memory did, once it is known. */
+static void log_experts(const struct npu_model *model)
+{
+	struct npu_model_info info;
+
+	if (!model)
+		return;
+	npu_model_info(model, &info);
+	if (info.expert_faults)
+		log_info("experts: %" PRIu64 " faults, %" PRIu64 " loaded (%.1f MB read), %" PRIu64 " evicted, jobs waited %.3f s",
+			 info.expert_faults, info.expert_loads,
+			 (double)info.expert_bytes_read * 1e-6,
+			 info.expert_evictions,
+			 (double)info.expert_stall_ns * 1e-9);
 }
 
 static int start(struct server *server)
@@ -203,6 +226,7 @@ static void stop(struct server *server)
 		http_stop(server->http);
 	engine_destroy(server->engine);
 	metrics_destroy(server->metrics);
+	log_experts(server->model);
 	npu_model_free(server->model);
 	npu_pool_close(server->pool);
 	npu_device_close(server->device);

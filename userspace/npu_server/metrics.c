@@ -216,6 +216,54 @@ static void render_router(FILE *out, const struct metrics *m,
 	      "Entries in use.");
 }
 
+/*
+ * Uses of experts that found them in memory, about: the device counts lookups,
+ * and a command that waited looks all of its experts up once more. So there are
+ * fewer uses than lookups, as there are fewer commands than tries.
+ */
+static double expert_hit_ratio(const struct metrics *m,
+			       const struct npu_model_info *model)
+{
+	double lookups = (double)m->router_hits + (double)m->router_misses;
+	double commands = (double)m->steps * model->expert_layers;
+	double tries = commands + (double)model->expert_waits;
+	double uses = tries > 0 ? lookups * commands / tries : 0;
+
+	if (!(uses > (double)model->expert_faults))
+		return 0;
+	return 1 - (double)model->expert_faults / uses;
+}
+
+static void render_experts(FILE *out, const struct metrics *m,
+			   const struct npu_model_info *model)
+{
+	gauge(out, "npu_experts_resident", model->experts_resident,
+	      "Experts in memory.");
+	gauge(out, "npu_experts",
+	      (double)model->expert_layers * model->experts,
+	      "Experts of the model.");
+	gauge(out, "npu_expert_places", model->expert_places,
+	      "Experts that memory has room for.");
+	gauge(out, "npu_expert_places_bytes", (double)model->expert_span_bytes,
+	      "Memory for experts.");
+	gauge(out, "npu_expert_hit_ratio", expert_hit_ratio(m, model),
+	      "Uses of experts that found them in memory, estimated.");
+	counter(out, "npu_expert_missed_total", model->expert_faults,
+		"Experts that a job had to wait for.");
+	counter(out, "npu_expert_waits_total", model->expert_waits,
+		"Times that a job waited for experts.");
+	counter(out, "npu_expert_loads_total", model->expert_loads,
+		"Experts read into memory.");
+	counter(out, "npu_expert_evictions_total", model->expert_evictions,
+		"Experts that lost their place to another.");
+	counter(out, "npu_expert_read_bytes_total", model->expert_bytes_read,
+		"Bytes of experts read from storage.");
+	head(out, "npu_expert_stall_seconds_total", "counter",
+	     "Time that jobs waited for experts, from hearing of it on.");
+	fprintf(out, "npu_expert_stall_seconds_total %.9f\n",
+		(double)model->expert_stall_ns * 1e-9);
+}
+
 static void render_device(FILE *out, const struct npu_device_info *device,
 			  const struct npu_model_info *model,
 			  const struct engine_state *engine)
@@ -228,11 +276,6 @@ static void render_device(FILE *out, const struct npu_device_info *device,
 	gauge(out, "npu_slots", engine->slots, "Requests that can run at once.");
 	gauge(out, "npu_slots_busy", engine->busy, "Requests that run.");
 	gauge(out, "npu_queue_length", engine->queued, "Requests that wait.");
-	gauge(out, "npu_experts_resident", model->experts_resident,
-	      "Experts in memory.");
-	gauge(out, "npu_experts",
-	      (double)model->expert_layers * model->experts,
-	      "Experts of the model.");
 	gauge(out, "npu_pool_bytes", (double)model->pool_bytes,
 	      "Size of the model's contiguous pool.");
 	gauge(out, "npu_model_load_seconds", (double)model->load_ns * 1e-9,
@@ -254,6 +297,7 @@ char *metrics_render(struct metrics *metrics,
 	pthread_mutex_lock(&metrics->lock);
 	render_requests(out, metrics);
 	render_router(out, metrics, router);
+	render_experts(out, metrics, model);
 	pthread_mutex_unlock(&metrics->lock);
 	render_device(out, device, model, engine);
 	if (fclose(out)) {

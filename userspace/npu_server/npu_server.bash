@@ -26,7 +26,7 @@ _npu_server()
 		;;
 	--host|--npu-device-id|--max-*|--queue|--temperature|--api-key|--grace)
 		;;
-	--npu-expert-preload-threshold)
+	--npu-expert-preload-threshold|--expert-budget)
 		;;
 	*)
 		mapfile -t COMPREPLY < <(compgen -W '--model --config --host
@@ -34,7 +34,7 @@ _npu_server()
 			--max-tokens --temperature --kv-cache-type
 			--pool --npu-disable-expert-cache
 			--npu-expert-preload-threshold --npu-experts-on-demand
-			--api-key --grace --log-level --conf --help
+			--expert-budget --api-key --grace --log-level --conf --help
 			--version' -- "$word")
 		;;
 	esac

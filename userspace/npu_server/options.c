@@ -10,8 +10,9 @@
 #include <string.h>
 
 #include "conf.h"
+#include "size.h"
 
-enum kind { KIND_STRING, KIND_COUNT, KIND_FRACTION, KIND_FLAG };
+enum kind { KIND_STRING, KIND_COUNT, KIND_FRACTION, KIND_SIZE, KIND_FLAG };
 
 struct option_row {
 	const char *name;
@@ -54,6 +55,8 @@ static const struct option_row rows[] = {
 	    0, 1, "P", "prefetch experts of at least this probability"),
 	ROW("npu-experts-on-demand", KIND_FLAG, experts_on_demand, 0, 0, NULL,
 	    "load an expert when it is first needed"),
+	ROW("expert-budget", KIND_SIZE, expert_budget, 0, 0, "SIZE",
+	    "memory for experts, which then come and go [room for all]"),
 	ROW("api-key", KIND_STRING, api_key, 0, 0, "KEY",
 	    "ask for this bearer token"),
 	ROW("grace", KIND_COUNT, grace_seconds, 0, 3600, "SECONDS",
@@ -111,6 +114,19 @@ static int set_number(struct options *options, const struct option_row *row,
 	return 0;
 }
 
+static int set_size(struct options *options, const struct option_row *row,
+		    const char *value, const char *where)
+{
+	uint64_t *field = (uint64_t *)((char *)options + row->offset);
+
+	if (!npu_size_parse(value, field))
+		return 0;
+	fprintf(stderr,
+		"npu_server: %s: %s must be a size such as 512M or 8G, not '%s'\n",
+		where, row->name, value);
+	return -1;
+}
+
 static int set_row(struct options *options, const struct option_row *row,
 		   const char *value, const char *where)
 {
@@ -122,6 +138,8 @@ static int set_row(struct options *options, const struct option_row *row,
 					    strcmp(value, "false"));
 		return 0;
 	}
+	if (row->kind == KIND_SIZE)
+		return set_size(options, row, value, where);
 	if (row->kind != KIND_STRING)
 		return set_number(options, row, value, where);
 	free(*(char **)field);

@@ -24,6 +24,7 @@ struct options {
 	double preload_threshold;	/* 0: leave the device's */
 	bool disable_expert_cache;
 	bool experts_on_demand;
+	uint64_t expert_budget;		/* bytes, 0: room for all */
 };
 
 /*

@@ -15,6 +15,7 @@
 #include <yyjson.h>
 
 #include <npu/npu.h>
+#include "size.h"
 
 static const char usage[] =
 	"Usage: npu_run [OPTION...] MODEL.npu\n"
@@ -31,6 +32,7 @@ static const char usage[] =
 	"  -k, --kv f16|q8_0       its elements (f16)\n"
 	"  -b, --batch N           prompt tokens per step (the model's most)\n"
 	"  -o, --on-demand         bring experts in when they are needed\n"
+	"  -B, --expert-budget S   memory for experts, \"512M\"; they come and go\n"
 	"  -c, --preload-config F  preload_config.json\n"
 	"  -R, --router POLICY     off, lru or priority-lru\n"
 	"  -T, --threshold X       prefetch threshold of the router, 0 to 1\n"
@@ -123,6 +125,17 @@ static int permille(const char *text)
 	exit(2);
 }
 
+static uint64_t size(const char *text, const char *name)
+{
+	uint64_t bytes;
+
+	if (!npu_size_parse(text, &bytes))
+		return bytes;
+	fprintf(stderr, "npu_run: --%s is not a size such as 512M or 8G: %s\n",
+		name, text);
+	exit(2);
+}
+
 static void set_option(struct options *o, int c)
 {
 	static const char *const kv[] = { "f16", "q8_0", NULL };
@@ -141,6 +154,7 @@ static void set_option(struct options *o, int c)
 	case 'k': o->load.kv_q8_0 = choice(optarg, "kv", kv); break;
 	case 'b': o->batch = number(optarg, "batch", 1024); break;
 	case 'o': o->load.experts_on_demand = true; break;
+	case 'B': o->load.expert_budget = size(optarg, "expert-budget"); break;
 	case 'c': o->load.preload_config = optarg; break;
 	case 'R': o->router = choice(optarg, "router", policies); break;
 	case 'T': o->threshold = permille(optarg); break;
@@ -173,6 +187,7 @@ static void parse_options(struct options *o, int argc, char **argv)
 		{ "kv", required_argument, NULL, 'k' },
 		{ "batch", required_argument, NULL, 'b' },
 		{ "on-demand", no_argument, NULL, 'o' },
+		{ "expert-budget", required_argument, NULL, 'B' },
 		{ "preload-config", required_argument, NULL, 'c' },
 		{ "router", required_argument, NULL, 'R' },
 		{ "threshold", required_argument, NULL, 'T' },
@@ -191,7 +206,7 @@ static void parse_options(struct options *o, int argc, char **argv)
 		.max_tokens = 128,
 		.load.size = sizeof(o->load),
 	};
-	while ((c = getopt_long(argc, argv, "p:t:s:rn:ed:l:k:b:oc:R:T:L:jqhV",
+	while ((c = getopt_long(argc, argv, "p:t:s:rn:ed:l:k:b:oB:c:R:T:L:jqhV",
 				names, NULL)) != -1)
 		set_option(o, c);
 	if (optind + 1 != argc) {
@@ -482,14 +497,17 @@ static void print_figures(const struct run *r)
 		"\n%s, %s: loaded in %.0f ms (pool %.1f MiB, experts resident %" PRIu32 " of %" PRIu32 ")\n"
 		"prompt %" PRIu32 " tokens: %.1f ms, device %.3f ms\n"
 		"answer %" PRIu32 " tokens: %.1f ms each, device %.3f ms each\n"
-		"router hits %" PRIu64 ", misses %" PRIu64 ", expert faults %" PRIu64 "\n",
+		"router hits %" PRIu64 ", misses %" PRIu64 ", expert faults %" PRIu64 "\n"
+		"experts loaded %" PRIu64 " (%.1f MiB), evicted %" PRIu64 ", waited for %.1f ms\n",
 		r->info.name, r->info.quantization, ms(r->info.load_ns),
 		(double)r->info.pool_bytes / (1 << 20),
 		r->info.experts_resident,
 		r->info.expert_layers * r->info.experts, r->prompt.count,
 		ms(r->prefill_ns), ms(r->prefill_device_ns), r->answer.count,
 		per_step(r, r->decode_ns), per_step(r, r->decode_device_ns),
-		r->hits, r->misses, r->faults);
+		r->hits, r->misses, r->faults, r->info.expert_loads,
+		(double)r->info.expert_bytes_read / (1 << 20),
+		r->info.expert_evictions, ms(r->info.expert_stall_ns));
 }
 
 static void add_ids(yyjson_mut_doc *doc, yyjson_mut_val *root, const char *key,
@@ -520,6 +538,14 @@ static void add_figures(yyjson_mut_doc *doc, yyjson_mut_val *root,
 	yyjson_mut_obj_add_uint(doc, root, "router_hits", r->hits);
 	yyjson_mut_obj_add_uint(doc, root, "router_misses", r->misses);
 	yyjson_mut_obj_add_uint(doc, root, "expert_faults", r->faults);
+	yyjson_mut_obj_add_uint(doc, root, "expert_loads",
+				r->info.expert_loads);
+	yyjson_mut_obj_add_uint(doc, root, "expert_evictions",
+				r->info.expert_evictions);
+	yyjson_mut_obj_add_uint(doc, root, "expert_bytes_read",
+				r->info.expert_bytes_read);
+	yyjson_mut_obj_add_real(doc, root, "expert_stall_ms",
+				ms(r->info.expert_stall_ns));
 }
 
 static int print_json(const struct run *r)

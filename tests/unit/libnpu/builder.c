@@ -103,24 +103,32 @@ static void add_weights(struct builder *b)
 		    100)->dest = 4096 + sizeof(data);
 }
 
-static void add_experts(struct builder *b)
+static void add_experts(struct builder *b, unsigned int layers,
+			unsigned int experts, size_t bytes)
 {
-	uint8_t data[1000];
+	uint8_t *data = need(malloc(bytes));
 	struct npu_section *s;
 	unsigned int layer, expert;
 
-	for (layer = 0; layer < 2; layer++) {
-		for (expert = 0; expert < 3; expert++) {
-			fill(data, sizeof(data), layer * 3 + expert);
+	for (layer = 0; layer < layers; layer++) {
+		for (expert = 0; expert < experts; expert++) {
+			fill(data, bytes, layer * experts + expert);
 			s = builder_add(b, NPU_SECTION_EXPERT, expert % 3,
-					data, sizeof(data) - layer * 40);
+					data, bytes - layer * 40);
 			s->layer = (uint16_t)layer;
 			s->expert = (uint16_t)expert;
 		}
 	}
+	free(data);
 }
 
 void builder_init(struct builder *b)
+{
+	builder_init_experts(b, 2, 3, 1000);
+}
+
+void builder_init_experts(struct builder *b, unsigned int layers,
+			  unsigned int experts, size_t bytes)
 {
 	uint8_t commands[256];
 
@@ -141,8 +149,8 @@ void builder_init(struct builder *b)
 		.topk_ids_offset = 3072,
 		.topk_values_offset = 3584,
 		.time_offset = 4096,
-		.expert_bytes = 1000,
-		.chunk_bytes = 1 << 20,
+		.expert_bytes = bytes,
+		.chunk_bytes = 1 << 22,
 		.max_tile = 4,
 		.max_out = 2,
 		.topk = 4,
@@ -152,8 +160,8 @@ void builder_init(struct builder *b)
 		.kv_heads = 2,
 		.head_dim = 32,
 		.context_length = 64,
-		.expert_layers = 2,
-		.experts = 3,
+		.expert_layers = layers,
+		.experts = experts,
 		.experts_per_token = 2,
 		.router_entries = 128,
 	};
@@ -167,7 +175,7 @@ void builder_init(struct builder *b)
 	builder_add(b, NPU_SECTION_COMMANDS, NPU_ENCODING_RAW, commands,
 		    64)->tile = 1;
 	add_weights(b);
-	add_experts(b);
+	add_experts(b, layers, experts, bytes);
 	builder_add(b, NPU_SECTION_CALIBRATION, NPU_ENCODING_RAW, "{}", 2);
 }
 

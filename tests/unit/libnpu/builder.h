@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <npu/npu_format.h>
 
-#define BUILDER_SECTIONS 16
+#define BUILDER_SECTIONS 128
 
 struct builder_content {
 	uint8_t *stored, *loaded;
@@ -26,6 +26,9 @@ struct builder {
 };
 
 void builder_init(struct builder *b);
+/* The same with other experts than 2 layers of 3, of @bytes and a bit less. */
+void builder_init_experts(struct builder *b, unsigned int layers,
+			  unsigned int experts, size_t bytes);
 void builder_clear(struct builder *b);
 /* Adds a section with a copy of @size decoded bytes. */
 struct npu_section *builder_add(struct builder *b, uint16_t type,

@@ -356,6 +356,34 @@ static int region_map(int fd, struct drm_m6npu_region_map *arg)
 	return 0;
 }
 
+static int expert_table(int fd, struct drm_m6npu_expert_table *arg)
+{
+	if (arg->layers * arg->experts > FAKE_EXPERTS)
+		return -EINVAL;
+	fake.layers = arg->layers;
+	fake.per_layer = arg->experts;
+	memset(fake.experts, 0, sizeof(fake.experts));
+	return 0;
+}
+
+static int expert_bind(int fd, struct drm_m6npu_expert_bind *arg)
+{
+	const struct drm_m6npu_expert *entries =
+		(const void *)(uintptr_t)arg->entries;
+	uint32_t i;
+
+	if (fake.on_bind)
+		fake.on_bind(entries, arg->count);
+	for (i = 0; i < arg->count; i++)
+		if (entries[i].layer >= fake.layers ||
+		    entries[i].expert >= fake.per_layer)
+			return -EINVAL;
+	for (i = 0; i < arg->count; i++)
+		fake.experts[entries[i].layer * fake.per_layer +
+			     entries[i].expert] = entries[i];
+	return 0;
+}
+
 static int nothing(int fd, void *arg)
 {
 	return 0;
@@ -377,8 +405,8 @@ static const struct {
 	ROW(DRM_IOCTL_M6NPU_BO_INFO, bo_info),
 	ROW(DRM_IOCTL_M6NPU_BO_SYNC, nothing),
 	ROW(DRM_IOCTL_M6NPU_CMDLIST_SEAL, nothing),
-	ROW(DRM_IOCTL_M6NPU_EXPERT_TABLE, nothing),
-	ROW(DRM_IOCTL_M6NPU_EXPERT_BIND, nothing),
+	ROW(DRM_IOCTL_M6NPU_EXPERT_TABLE, expert_table),
+	ROW(DRM_IOCTL_M6NPU_EXPERT_BIND, expert_bind),
 	ROW(DRM_IOCTL_M6NPU_REGION_MAP, region_map),
 	ROW(DRM_IOCTL_GEM_CLOSE, gem_close),
 };

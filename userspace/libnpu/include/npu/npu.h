@@ -243,6 +243,12 @@ struct npu_model_options {
 	const char *preload_config;
 	/* Without @pool: no persistent one, always one of the model's own. */
 	bool private_pool;
+	/*
+	 * Bytes of memory for experts, which then come and go. At least those
+	 * of one token; with fewer than a layer has, steps are smaller: see
+	 * max_tile of struct npu_model_info. 0: room for all.
+	 */
+	uint64_t expert_budget;
 };
 
 struct npu_model_info {
@@ -259,13 +265,22 @@ struct npu_model_info {
 	uint64_t load_ns;		/* wall clock, of npu_model_load */
 	uint32_t pool_id;		/* that it is in; pool_bytes is its size */
 	uint32_t windows;		/* of the device, over its weights */
+	/* Experts that have room at once, and the memory that takes. */
+	uint32_t expert_places;
+	uint64_t expert_span_bytes;
+	/* Since loading began; loads and bytes as stored count that, too. */
+	uint64_t expert_faults;		/* experts that a job had to wait for, */
+	uint64_t expert_waits;		/* in so many waits */
+	uint64_t expert_loads, expert_evictions, expert_bytes_read;
+	uint64_t expert_stall_ns;	/* wall clock, from hearing of a fault to binding */
 };
 
 /*
  * Loads @path into pools of @device and makes it ready to run. @options may be
  * NULL. -ENOENT/-EACCES the file, -EBADMSG not a valid .npu file (the message
  * names the section), -ENOMEM/-ENOSPC/-ENOBUFS/-EDQUOT no room, as pools and
- * buffers say, -ENOTSUP needs another target.
+ * buffers say, -ENOTSUP needs another target, -EINVAL options that do not suit
+ * the model.
  */
 int npu_model_load(struct npu_device *device, const char *path,
 		   const struct npu_model_options *options,
@@ -338,7 +353,8 @@ struct npu_step_result {
 
 /*
  * Runs @count tokens (1..max_tile), of any slots, in one job, and waits. Experts
- * that fault are brought in meanwhile. -EINVAL bad token, slot or position;
+ * that fault are brought in meanwhile; when one cannot be, the job is aborted and
+ * the error is the expert's. -EINVAL bad token, slot or position;
  * -ETIME, -EIO, ... when the job failed: nothing of the step counts then, and
  * the slots concerned have to start over.
  */
