@@ -31,17 +31,21 @@ class Served:
     """npu_server with some options on a board of its own.
 
     If it is run by another program, that is @under, with its arguments.
-    @before and @after are shell commands of the guest.
+    @before and @after are shell commands of the guest. Signals are for the
+    server or that program, so nothing is left of the shell if nothing comes
+    after it.
     """
 
     def __init__(self, options="", log=None, model=MODEL, under="",
-                 before=":", after=":", **board):
+                 before=":", after=None, **board):
         self.port = free_port()
         self.log = log
-        command = (f"{before}\ntrap : TERM INT\n"
-                   f"{under} npu_server --model {model} "
-                   f"--host 0.0.0.0:8080 {options}\n"
-                   f"status=$?\n{after}\nexit $status")
+        server = (f"{under} npu_server --model {model} "
+                  f"--host 0.0.0.0:8080 {options}")
+        command = f"{before}\nexec {server}"
+        if after:
+            command = (f"{before}\ntrap : TERM INT\n{server}\n"
+                       f"status=$?\n{after}\nexit $status")
         self.board = Board(command=command, forwards=[(self.port, 8080)],
                            timeout=900, stdout=log, stderr=log, **board)
         self.status = None

@@ -49,13 +49,14 @@ def ask_all(served, entries, wanted, numbers):
     asked, wrong = 0, []
     for i in numbers:
         i %= len(entries)
+        asked += 1
         try:
             got = ask(served, entries[i])
         except OSError as error:
-            got = error
+            # The next one would fare no better.
+            return asked, wrong + [(wanted[i], error)]
         if got != wanted[i]:
             wrong.append((wanted[i], got))
-        asked += 1
     return asked, wrong
 
 
