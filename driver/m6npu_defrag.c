@@ -189,7 +189,6 @@ static void defrag_move(struct m6npu_defrag *defrag,
 		.node.start = move->start,
 		.segment = move->segment,
 	};
-
 	struct m6npu_piece run = {};
 
 	lockdep_assert_held(&defrag->pool->lock);

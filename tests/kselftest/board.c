@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -55,6 +56,20 @@ int board_open(void)
 int board_pool(int fd, uint64_t size, uint32_t *pool)
 {
 	struct drm_m6npu_pool_create args = { .size = size };
+	int ret = board_ioctl(fd, DRM_IOCTL_M6NPU_POOL_CREATE, &args);
+
+	*pool = args.pool;
+	return ret;
+}
+
+int board_persistent_pool(int fd, uint64_t size, uint64_t limit,
+			  uint32_t *pool)
+{
+	struct drm_m6npu_pool_create args = {
+		.size = size,
+		.flags = DRM_M6NPU_POOL_PERSISTENT,
+		.client_limit = limit,
+	};
 	int ret = board_ioctl(fd, DRM_IOCTL_M6NPU_POOL_CREATE, &args);
 
 	*pool = args.pool;
@@ -297,6 +312,44 @@ int board_command(int fd, uint32_t pool, struct m6npu_cmd cmd,
 	}
 	board_buffer_close(fd, &list);
 	return ret ? ret : info.error;
+}
+
+/* ---- Files for others ---- */
+
+bool board_send_file(int to, int fd)
+{
+	char byte = 'x', control[CMSG_SPACE(sizeof(int))] = { 0 };
+	struct iovec part = { &byte, 1 };
+	struct msghdr message = {
+		.msg_iov = &part,
+		.msg_iovlen = 1,
+		.msg_control = control,
+		.msg_controllen = sizeof(control),
+	};
+	struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+
+	head->cmsg_level = SOL_SOCKET;
+	head->cmsg_type = SCM_RIGHTS;
+	head->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(head), &fd, sizeof(int));
+	return sendmsg(to, &message, 0) == 1;
+}
+
+int board_receive_file(int from)
+{
+	char byte, control[CMSG_SPACE(sizeof(int))] = { 0 };
+	struct iovec part = { &byte, 1 };
+	struct msghdr message = {
+		.msg_iov = &part,
+		.msg_iovlen = 1,
+		.msg_control = control,
+		.msg_controllen = sizeof(control),
+	};
+	int fd = -1;
+
+	if (recvmsg(from, &message, 0) == 1 && CMSG_FIRSTHDR(&message))
+		memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(int));
+	return fd;
 }
 
 /* ---- Jobs that wait ---- */

@@ -26,6 +26,9 @@ int board_open(void);
 
 int board_param(int fd, uint32_t param, uint64_t *value);
 int board_pool(int fd, uint64_t size, uint32_t *pool);
+/* @limit: bytes that one file may hold, 0 = all. */
+int board_persistent_pool(int fd, uint64_t size, uint64_t limit,
+			  uint32_t *pool);
 int board_pool_destroy(int fd, uint32_t pool);
 int board_pool_info(int fd, uint32_t pool, struct drm_m6npu_pool_info *info);
 int board_pool_flush(int fd, uint32_t pool,
@@ -119,6 +122,10 @@ void contents_write(void *at, uint64_t size, uint64_t seed);
 bool contents_are(const void *at, uint64_t size, uint64_t seed);
 /* All bytes are @value. */
 bool bytes_are(const void *at, uint64_t size, uint8_t value);
+
+/* An open file, over a socket: sent; its number here, or -1. */
+bool board_send_file(int to, int fd);
+int board_receive_file(int from);
 
 /* A parameter of the module; -1 if it isn't there. */
 long long board_parameter(const char *name);

@@ -212,20 +212,6 @@ TEST_F(pool, holes)
 		board_buffer_close(self->fd, &buffer[i]);
 }
 
-static int persistent_pool(int fd, uint64_t size, uint64_t limit,
-			   uint32_t *pool)
-{
-	struct drm_m6npu_pool_create args = {
-		.size = size,
-		.flags = DRM_M6NPU_POOL_PERSISTENT,
-		.client_limit = limit,
-	};
-	int ret = board_ioctl(fd, DRM_IOCTL_M6NPU_POOL_CREATE, &args);
-
-	*pool = args.pool;
-	return ret;
-}
-
 /* ---- Limits ---- */
 
 TEST_F(pool, client_limit)
@@ -240,7 +226,7 @@ TEST_F(pool, client_limit)
 	ASSERT_LE(0, other);
 	EXPECT_EQ(-EINVAL, board_ioctl(self->fd, DRM_IOCTL_M6NPU_POOL_CREATE,
 				       &private));
-	ASSERT_EQ(0, persistent_pool(self->fd, 20 * MIB, 8 * MIB, &pool));
+	ASSERT_EQ(0, board_persistent_pool(self->fd, 20 * MIB, 8 * MIB, &pool));
 	EXPECT_EQ(-EDQUOT,
 		  board_bo(self->fd, pool, 8 * MIB + 1, 0, 0, &more));
 	EXPECT_EQ(0, board_bo(self->fd, pool, 8 * MIB, 0, 0, &mine));
@@ -332,7 +318,7 @@ TEST_F(pool, enumerate)
 	for (int i = 0; i < 3; i++)
 		ASSERT_EQ(0, board_pool(self->fd, MIB, &private[i]));
 	for (int i = 0; i < 2; i++)
-		ASSERT_EQ(0, persistent_pool(self->fd, MIB, 0, &persistent[i]));
+		ASSERT_EQ(0, board_persistent_pool(self->fd, MIB, 0, &persistent[i]));
 	ASSERT_EQ(0, board_pool_destroy(self->fd, private[1]));
 	const uint32_t want[] = { private[0], private[2], persistent[0],
 				  persistent[1], 0 };
@@ -416,7 +402,7 @@ TEST_F(pool, fdinfo)
 
 	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", self->fd);
 	ASSERT_EQ(0, board_pool(self->fd, MIB, &pool[0]));
-	ASSERT_EQ(0, persistent_pool(self->fd, MIB, 0, &pool[1]));
+	ASSERT_EQ(0, board_persistent_pool(self->fd, MIB, 0, &pool[1]));
 	ASSERT_EQ(0, board_bo(self->fd, pool[0], 12 * 1024, 0, 0, &buffer[0]));
 	ASSERT_EQ(0, board_bo(self->fd, pool[1], 64 * 1024, 0, 0, &buffer[1]));
 	EXPECT_FILE_HAS(path, "m6npu-pool-%u:\t12 KiB\n", pool[0]);
@@ -438,7 +424,7 @@ TEST_F(pool, debugfs)
 	ASSERT_LE(0, other);
 	if (self->total < 0)
 		SKIP(return, "no debugfs");
-	ASSERT_EQ(0, persistent_pool(self->fd, 8 * PAGE, 6 * PAGE, &pool));
+	ASSERT_EQ(0, board_persistent_pool(self->fd, 8 * PAGE, 6 * PAGE, &pool));
 	for (int i = 0; i < 4; i++)
 		ASSERT_EQ(0, board_bo(i == 3 ? other : self->fd, pool,
 				      i == 3 ? 2 * PAGE : PAGE, 0, 0,
@@ -483,7 +469,7 @@ TEST_F(pool, flush_refused)
 	EXPECT_EQ(0, args.freed);
 	EXPECT_EQ(0, args.released);
 	EXPECT_EQ(MIB, args.largest_free);
-	ASSERT_EQ(0, persistent_pool(self->fd, MIB, 0, &pool));
+	ASSERT_EQ(0, board_persistent_pool(self->fd, MIB, 0, &pool));
 	child = fork();
 	if (!child) {
 		board_drop_capabilities();
@@ -606,7 +592,7 @@ TEST_F(pool, flush_waits_for_the_right)
 
 	ASSERT_LE(0, other);
 	ASSERT_EQ(0, board_pool(self->fd, MIB, &pool));
-	ASSERT_EQ(0, persistent_pool(self->fd, 8 * MIB, 0, &f.pool));
+	ASSERT_EQ(0, board_persistent_pool(self->fd, 8 * MIB, 0, &f.pool));
 	ASSERT_EQ(0, board_bo(self->fd, f.pool, MIB, 0, 0, &victim));
 	ASSERT_EQ(0, board_stall(self->fd, pool, &stall));
 	board_buffer_close(self->fd, &victim);
@@ -704,7 +690,7 @@ TEST_F(pool, failures_leave_nothing)
 	int ret;
 
 	while (count < 70) {
-		ret = persistent_pool(self->fd, PAGE, 0, &id[count]);
+		ret = board_persistent_pool(self->fd, PAGE, 0, &id[count]);
 		if (ret)
 			break;
 		count++;

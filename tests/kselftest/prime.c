@@ -547,42 +547,6 @@ TEST_F_TIMEOUT(prime, importer_killed, 120)
 	board_buffer_close(self->fd, &mine);
 }
 
-static bool send_file(int to, int fd)
-{
-	char byte = 'x', control[CMSG_SPACE(sizeof(int))] = { 0 };
-	struct iovec part = { &byte, 1 };
-	struct msghdr message = {
-		.msg_iov = &part,
-		.msg_iovlen = 1,
-		.msg_control = control,
-		.msg_controllen = sizeof(control),
-	};
-	struct cmsghdr *head = CMSG_FIRSTHDR(&message);
-
-	head->cmsg_level = SOL_SOCKET;
-	head->cmsg_type = SCM_RIGHTS;
-	head->cmsg_len = CMSG_LEN(sizeof(int));
-	memcpy(CMSG_DATA(head), &fd, sizeof(int));
-	return sendmsg(to, &message, 0) == 1;
-}
-
-static int receive_file(int from)
-{
-	char byte, control[CMSG_SPACE(sizeof(int))] = { 0 };
-	struct iovec part = { &byte, 1 };
-	struct msghdr message = {
-		.msg_iov = &part,
-		.msg_iovlen = 1,
-		.msg_control = control,
-		.msg_controllen = sizeof(control),
-	};
-	int fd = -1;
-
-	if (recvmsg(from, &message, 0) == 1 && CMSG_FIRSTHDR(&message))
-		memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(int));
-	return fd;
-}
-
 static void export_and_die(int to, int how)
 {
 	int fd = board_open(), dma_buf;
@@ -594,7 +558,7 @@ static void export_and_die(int to, int how)
 		_exit(1);
 	contents_write(mine.map, mine.size, 42);
 	dma_buf = board_export(fd, &mine);
-	if (dma_buf < 0 || !send_file(to, dma_buf))
+	if (dma_buf < 0 || !board_send_file(to, dma_buf))
 		_exit(2);
 	raise(how);
 }
@@ -612,7 +576,7 @@ TEST_F_TIMEOUT(prime, exporter_killed, 120)
 		child = fork();
 		if (!child)
 			export_and_die(ends[1], late ? SIGKILL : SIGTERM);
-		dma_buf = receive_file(ends[0]);
+		dma_buf = board_receive_file(ends[0]);
 		ASSERT_LE(0, dma_buf);
 		if (!late)
 			ASSERT_EQ(child, waitpid(child, &status, 0));

@@ -650,42 +650,6 @@ TEST_F_TIMEOUT(stress, forked, 240)
 	EXPECT_EQ(0, fill_on(self->fd, pool, 7));
 }
 
-static bool send_file(int to, int fd)
-{
-	char byte = 'x', control[CMSG_SPACE(sizeof(int))] = { 0 };
-	struct iovec part = { &byte, 1 };
-	struct msghdr message = {
-		.msg_iov = &part,
-		.msg_iovlen = 1,
-		.msg_control = control,
-		.msg_controllen = sizeof(control),
-	};
-	struct cmsghdr *head = CMSG_FIRSTHDR(&message);
-
-	head->cmsg_level = SOL_SOCKET;
-	head->cmsg_type = SCM_RIGHTS;
-	head->cmsg_len = CMSG_LEN(sizeof(int));
-	memcpy(CMSG_DATA(head), &fd, sizeof(int));
-	return sendmsg(to, &message, 0) == 1;
-}
-
-static int receive_file(int from)
-{
-	char byte, control[CMSG_SPACE(sizeof(int))] = { 0 };
-	struct iovec part = { &byte, 1 };
-	struct msghdr message = {
-		.msg_iov = &part,
-		.msg_iovlen = 1,
-		.msg_control = control,
-		.msg_controllen = sizeof(control),
-	};
-	int fd = -1;
-
-	if (recvmsg(from, &message, 0) == 1 && CMSG_FIRSTHDR(&message))
-		memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(int));
-	return fd;
-}
-
 /* A context whose maker is dead lives in whoever holds the file. */
 TEST_F_TIMEOUT(stress, passed_on, 240)
 {
@@ -702,19 +666,19 @@ TEST_F_TIMEOUT(stress, passed_on, 240)
 		if (!child) {
 			fd = board_open();
 			if (fd < 0 || board_pool(fd, MIB, &pool) ||
-			    fill_on(fd, pool, 1) || !send_file(ends[1], fd))
+			    fill_on(fd, pool, 1) || !board_send_file(ends[1], fd))
 				_exit(1);
 			raise(SIGKILL);
 		}
 		ASSERT_EQ(child, waitpid(child, &status, 0));
 		ASSERT_TRUE(WIFSIGNALED(status));
-		fd = receive_file(ends[0]);
+		fd = board_receive_file(ends[0]);
 		ASSERT_LE(0, fd);
 		EXPECT_EQ(0, fill_on(fd, pool, 2));
 		close(fd);
 	}
 	/* One in flight that nobody ever receives. */
-	ASSERT_TRUE(send_file(ends[1], self->fd));
+	ASSERT_TRUE(board_send_file(ends[1], self->fd));
 	close(ends[0]);
 	close(ends[1]);
 }
