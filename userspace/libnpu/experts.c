@@ -242,10 +242,9 @@ static int send_binds(struct npu_experts *e, const char *what)
 
 static void untake_all(struct npu_experts *e)
 {
-	while (e->count--)
-		npu_places_untake(&e->places, e->coming[e->count],
-				  e->victims[e->count]);
-	e->count = 0;
+	for (; e->count; e->count--)
+		npu_places_untake(&e->places, e->coming[e->count - 1],
+				  e->victims[e->count - 1]);
 }
 
 static int take_place(struct npu_experts *e, uint32_t k)
