@@ -15,8 +15,9 @@
  * 4. Translations are invalidated, and the gate opens.
  *
  * As many moves as fit in a slice of time are made behind one closed gate; then
- * it opens, so that at least one job gets through before it closes again. The
- * longest time that it was closed is in the report. Who is no administrator and
+ * it opens. It is a mutex: who waits there may find it closed again once, but
+ * then it is handed over, so a job gets through after two slices at the latest.
+ * The longest time that it was closed is in the report. Who is no administrator and
  * moves what is others' gives them as much time as it took from them.
  *
  * Some buffers stay: those with pins (shared by a dma-buf, or mapped by a
