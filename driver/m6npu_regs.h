@@ -114,6 +114,19 @@
 #define M6NPU_REG_ROUTER_FULL_LO	0x0330	/* misses with every entry pinned */
 #define M6NPU_REG_ROUTER_FULL_HI	0x0334
 #define M6NPU_REG_PREFILL_BUFFER	0x0338	/* RW, bytes of SRAM, rest are expert slots */
+/*
+ * Drops what is cached of one expert: router entry and SRAM slot. Done when the
+ * write is done, as with AS_INVALIDATE.
+ */
+#define M6NPU_REG_ROUTER_INVALIDATE	0x033c	/* RW */
+#define M6NPU_ROUTER_KEY(asid, layer, expert)	\
+	((__u32)(asid) << 24 | (__u32)(layer) << 12 | (__u32)(expert))
+/*
+ * Entries, 1..M6NPU_ROUTER_ENTRIES, that an address space keeps against others.
+ * One that has more loses them first, pinned ones as well, to those that have
+ * fewer; one that has as many makes room among its own.
+ */
+#define M6NPU_REG_ROUTER_QUOTA		0x0340	/* RW */
 
 /* Clocks, power, heat. */
 #define M6NPU_REG_TEMP_MC		0x0400	/* sensor, millidegrees C, signed */
@@ -235,7 +248,7 @@ struct m6npu_expert {
 	__le64 addr;		/* device address, 64-byte aligned */
 	__le32 size;		/* bytes */
 	__u8 flags;		/* M6NPU_EXPERT_* */
-	__u8 reserved;
+	__u8 type;		/* M6NPU_TYPE_* of all its matrices, 0 = as commands say */
 	__le16 priority;	/* 1/1000, 0..1000 */
 };
 
@@ -245,10 +258,26 @@ struct m6npu_as {
 	__le16 expert_layers;
 	__le16 experts_per_layer;
 	__le32 valid;		/* 0 or 1 */
-	__le64 reserved[5];
+	__le64 layer_stats;	/* bus address of struct m6npu_layer_stats[], 0 = none */
+	__le64 reserved[4];
 	struct m6npu_window window[M6NPU_WINDOWS];
 	__le64 pad[56];
 };					/* 1024 bytes */
+
+/*
+ * What became of lookups in one layer of the expert table. The device adds to
+ * it when a job ends, before it writes the job's status record.
+ */
+struct m6npu_layer_stats {
+	__le64 hits;
+	__le64 misses;
+	__le64 evictions;	/* of entries, to make room for this layer's */
+	__le64 full;		/* misses with every entry pinned */
+	__le64 faults;		/* misses of absent experts */
+	__le64 sram_hits;	/* experts whose weights came from SRAM */
+	__le64 prefetches;	/* experts that EXPERT_PREFETCH copied there */
+	__le64 hints;		/* absent experts that it asked for */
+};
 
 #define M6NPU_MAX_EXPERT_LAYERS		256
 #define M6NPU_MAX_EXPERTS_PER_LAYER	512
@@ -261,6 +290,7 @@ struct m6npu_as {
 #define M6NPU_EXC_DMA_ERROR		0x1d
 #define M6NPU_EXC_EXPERT_FAULT		0x20
 #define M6NPU_EXC_ROUTER_CACHE_FULL	0x21
+#define M6NPU_EXC_EXPERT_HINT		0x22	/* asked for by M6NPU_STEP_HINTS */
 #define M6NPU_EXC_ILLEGAL_COMMAND	0x30
 #define M6NPU_EXC_BOUNDS		0x31	/* operand outside its region */
 #define M6NPU_EXC_UNIT_HANG		0x32
@@ -276,8 +306,9 @@ struct m6npu_as {
 /*
  * One record. An expert fault names up to 64 experts of one layer: bit i of
  * @mask is expert @expert_base + i. The job waits for M6NPU_RING_RESUME, upon
- * which the device posts again what is still missing. @seq is written last,
- * with release semantics, and counts from 1.
+ * which the device posts again what is still missing. An expert hint names
+ * experts in the same way that are absent and will probably be needed: no job
+ * waits. @seq is written last, with release semantics, and counts from 1.
  */
 struct m6npu_exception {
 	__le64 seq;
@@ -304,6 +335,7 @@ struct m6npu_exception {
  *         + ((layer * 2 + is_v) * kv_capacity + position) * row_bytes
  */
 #define M6NPU_STEP_MAX_TOKENS		1024
+#define M6NPU_STEP_HINTS		(1u << 0)	/* post M6NPU_EXC_EXPERT_HINT */
 #define M6NPU_TOKEN_OUT			(1u << 0)	/* this row's logits are wanted */
 struct m6npu_step_token {
 	__le32 token;
@@ -318,7 +350,9 @@ struct m6npu_step {
 	__le32 kv_capacity;	/* positions per slot */
 	__le32 kv_type;		/* M6NPU_TYPE_F16 or _Q8_0 */
 	__le64 kv_slot_stride;	/* bytes */
-	__le64 reserved;
+	/* For EXPERT_PREFETCH; 0 = ROUTER_THRESHOLD; above 1000 none is good enough. */
+	__le32 prefetch_permille;
+	__le32 flags;		/* M6NPU_STEP_* */
 	struct m6npu_step_token tokens[];
 };
 
@@ -349,7 +383,8 @@ struct m6npu_step {
 	(((__u64)(region) << M6NPU_OPERAND_REGION_SHIFT) | (__u64)(offset))
 
 #define M6NPU_CMD_OUT_ROWS		(1u << 0)
-#define M6NPU_CMD_ACCUMULATE		(1u << 1)	/* GEMM, MOE_FFN: dst += */
+#define M6NPU_CMD_ACCUMULATE		(1u << 1)	/* GEMM, MOE_FFN, MOE_COMBINE: dst += */
+#define M6NPU_CMD_GROUPED		(1u << 2)	/* MOE_FFN: by expert */
 
 enum m6npu_opcode {
 	/* No operands. Commands after it see the results of those before. */
@@ -409,7 +444,12 @@ enum m6npu_opcode {
 
 	/*
 	 * 0: ids [rows, k] I32, 1: weights [rows, k] F32, 2: logits [rows,
-	 * experts] F32, 3: selection bias [experts] F32 or none. args.router
+	 * experts] F32, 3: selection bias [experts] F32 or none. args.router;
+	 * `layer`. With M6NPU_ROUTER_CHANCE it guesses what a later router will
+	 * take, from logits that are not quite the later one's: weights are the
+	 * chances that the experts will be among its `among` best,
+	 *   1 / (1 + exp(-(logit - between) / scale)),
+	 * `between` lying halfway between the logits ranked among and among + 1.
 	 */
 	M6NPU_OP_ROUTER_TOPK = 0x20,
 	/*
@@ -417,14 +457,30 @@ enum m6npu_opcode {
 	 * 3: weights [rows, k] F32. args.moe; `layer`. An expert is gate [ffn,
 	 * hidden] of type[1], up [ffn, hidden] of type[2], down [hidden, ffn]
 	 * of type[3], each aligned to M6NPU_EXPERT_ALIGN from the start of the
-	 * expert.
+	 * expert; m6npu_expert.type, if not 0, goes for all three.
+	 *
+	 * Token by token, unless M6NPU_CMD_GROUPED: then expert by expert, for
+	 * the experts in 3: members [members] I32, all different, `capacity`
+	 * rows of an expert at a time. 0: dst [rows * k, hidden], of which row
+	 * r * k + j is what choice j of row r gives, not weighted; rows whose
+	 * expert is not a member are left alone. Commands for all members of a
+	 * layer, then MOE_COMBINE, give bit for bit what one without the flag
+	 * gives.
 	 */
 	M6NPU_OP_MOE_FFN = 0x21,
 	/*
 	 * 0: ids [rows, k] I32, 1: probabilities [rows, k] F32. args.moe
-	 * (rows, k); `layer`
+	 * (rows, k, experts); `layer`. Those that reach the threshold in some
+	 * row are copied to SRAM while commands go on, if there is room; absent
+	 * ones are asked for.
 	 */
 	M6NPU_OP_EXPERT_PREFETCH = 0x22,
+	/*
+	 * dst[r] = sum of weights[r][j] * pairs[r * k + j], by rising j. 0: dst
+	 * [rows, hidden], 1: pairs [rows * k, hidden], 2: weights [rows, k]
+	 * F32. args.moe (rows, k, hidden)
+	 */
+	M6NPU_OP_MOE_COMBINE = 0x23,
 	/*
 	 * 0: ids [rows, k] I32, 1: values [rows, k] F32, 2: src [rows, n].
 	 * args.topk; descending, ties by lower index
@@ -443,6 +499,7 @@ enum m6npu_opcode {
 /* args.router.flags */
 #define M6NPU_ROUTER_SIGMOID		(1u << 0)	/* else softmax over all experts */
 #define M6NPU_ROUTER_RENORMALIZE	(1u << 1)	/* the k weights sum to 1 */
+#define M6NPU_ROUTER_CHANCE		(1u << 2)	/* without the two above */
 
 struct m6npu_cmd {
 	__u8 opcode;		/* enum m6npu_opcode */
@@ -524,7 +581,7 @@ struct m6npu_cmd {
 			__le32 k;
 			__le32 flags;
 			__le32 scale;	/* F32 bits, of the weights; 0 = 1.0 */
-			__le32 pad;
+			__le32 among;	/* ROUTER_CHANCE, else 0 */
 		} router;
 		struct {
 			__le32 rows;
@@ -533,7 +590,8 @@ struct m6npu_cmd {
 			__le32 hidden;
 			__le32 ffn;
 			__le32 act;
-			__le32 pad;
+			__le16 capacity;	/* CMD_GROUPED, else 0 */
+			__le16 members;		/* CMD_GROUPED, else 0 */
 		} moe;
 		struct {
 			__le32 rows;

@@ -142,7 +142,7 @@ uint32_t m6_op_router(struct m6_run *run)
 	uint32_t code;
 
 	if (!m6_dim(r.experts, M6_MAX_EXPERTS) || !m6_dim(r.k, r.experts) ||
-	    r.k > M6_MAX_ROUTED || a->pad ||
+	    r.k > M6_MAX_ROUTED || a->among ||
 	    flags & ~(M6NPU_ROUTER_SIGMOID | M6NPU_ROUTER_RENORMALIZE))
 		return M6NPU_EXC_ILLEGAL_COMMAND;
 	code = router_map(run, &r);
@@ -558,7 +558,7 @@ uint32_t m6_op_moe(struct m6_run *run)
 	uint32_t code;
 
 	if (!routed_valid(m.k, m.expert_limit) || m.act > M6NPU_ACT_GELU ||
-	    a->pad || !moe_layout(&m))
+	    a->capacity || a->members || !moe_layout(&m))
 		return M6NPU_EXC_ILLEGAL_COMMAND;
 	code = moe_map(&m);
 	if (code || m6_run_idle(run)) {
@@ -585,7 +585,7 @@ uint32_t m6_op_prefetch(struct m6_run *run)
 
 	experts = experts ? experts : M6_MAX_EXPERTS;
 	if (!routed_valid(k, experts) || a->hidden || a->ffn || a->act ||
-	    a->pad)
+	    a->capacity || a->members)
 		return M6NPU_EXC_ILLEGAL_COMMAND;
 	code = m6_map_mat(run, 0, run->rows, k, k, false, &ids);
 	if (!code)

@@ -289,7 +289,7 @@ static uint32_t load_step(struct m6_job *job)
 	code = m6_job_copy_in(job, addr, &head, sizeof(head));
 	if (code)
 		return code;
-	if (head.token_count > M6NPU_STEP_MAX_TOKENS || head.reserved ||
+	if (head.token_count > M6NPU_STEP_MAX_TOKENS || head.flags & ~M6NPU_STEP_HINTS ||
 	    (head.kv_capacity && head.kv_type != M6NPU_TYPE_F16 &&
 	     head.kv_type != M6NPU_TYPE_Q8_0))
 		return M6NPU_EXC_ILLEGAL_COMMAND;

@@ -41,6 +41,7 @@ extern "C" {
 #define DRM_M6NPU_REGION_MAP		0x10
 #define DRM_M6NPU_REGION_UNMAP		0x11
 #define DRM_M6NPU_JOB_ABORT		0x12
+#define DRM_M6NPU_LAYER_STATS		0x13
 
 /* ---- GET_PARAM ---- */
 
@@ -599,6 +600,13 @@ struct drm_m6npu_expert {
 	__u32 size;
 	/** @priority: 0..1000, for the priority-LRU policy */
 	__u32 priority;
+	/**
+	 * @type: number format of all its weights, as the device's commands
+	 * encode it; 0: that which the commands name
+	 */
+	__u32 type;
+	/** @pad: zero */
+	__u32 pad;
 };
 
 #define DRM_M6NPU_MAX_BINDS		4096
@@ -612,7 +620,7 @@ struct drm_m6npu_expert {
  *
  * Errors: -EINVAL bad index, address or state (@count is then the index of the
  * entry at fault); -ENXIO no table; -E2BIG @count above DRM_M6NPU_MAX_BINDS;
- * -EINTR.
+ * -EINTR. Entries without @type and @pad, of 24 bytes, are good as well.
  */
 struct drm_m6npu_expert_bind {
 	/** @entries: pointer to struct drm_m6npu_expert */
@@ -635,7 +643,8 @@ struct drm_m6npu_expert_bind {
  * struct drm_m6npu_router_ctl - the device's expert-router cache
  *
  * Sets what @flags say, then reports. The cache is shared by all contexts;
- * results never depend on it.
+ * results never depend on it. DRM_M6NPU_ROUTER_INVALIDATE drops the entries of
+ * the caller's context only.
  *
  * Errors: -EINVAL unknown policy, flag, threshold above 1000.
  */
@@ -662,6 +671,54 @@ struct drm_m6npu_router_ctl {
 	__u64 faults;
 	/** @full: Out. Misses that found every entry pinned */
 	__u64 full;
+	/**
+	 * @quota: Out. Entries that a context keeps against others: all, divided
+	 * by the number of contexts that have an expert table
+	 */
+	__u32 quota;
+	/** @pad2: Out. Zero */
+	__u32 pad2;
+};
+
+/** struct drm_m6npu_layer_stats - what became of one layer's expert lookups */
+struct drm_m6npu_layer_stats {
+	/** @hits: of the router cache */
+	__u64 hits;
+	/** @misses: of the router cache */
+	__u64 misses;
+	/** @evictions: of entries, to make room for this layer's */
+	__u64 evictions;
+	/** @full: misses that found every entry pinned */
+	__u64 full;
+	/** @faults: misses of absent experts */
+	__u64 faults;
+	/** @sram_hits: experts whose weights came from SRAM */
+	__u64 sram_hits;
+	/** @prefetches: experts that EXPERT_PREFETCH copied there */
+	__u64 prefetches;
+	/** @hints: absent experts that it asked for */
+	__u64 hints;
+};
+
+/**
+ * struct drm_m6npu_layer_stats_get - the context's figures, layer by layer
+ *
+ * Of jobs that have ended, since the expert table was made.
+ *
+ * Errors: -EINVAL pad, or @stride below 8 or no multiple of it or above 4096;
+ * -ENXIO no table; -EFAULT; -EINTR.
+ */
+struct drm_m6npu_layer_stats_get {
+	/** @entries: pointer to struct drm_m6npu_layer_stats */
+	__u64 entries;
+	/** @count: room in @entries; Out: layers of the table */
+	__u32 count;
+	/** @stride: sizeof(struct drm_m6npu_layer_stats); what we lack is zeroed */
+	__u32 stride;
+	/** @first: layer to begin with */
+	__u32 first;
+	/** @pad: zero */
+	__u32 pad;
 };
 
 /**
@@ -683,6 +740,8 @@ struct drm_m6npu_reset {
 #define DRM_M6NPU_EVENT_EXPERT_FAULT	0x80000001
 #define DRM_M6NPU_EVENT_EXCEPTION	0x80000002
 #define DRM_M6NPU_EVENT_THERMAL		0x80000003
+#define DRM_M6NPU_EVENT_EXPERT_HINT	0x80000004
+#define DRM_M6NPU_EVENT_ROUTER_FULL	0x80000005
 
 /**
  * struct drm_m6npu_event_expert_fault - a job waits for experts
@@ -691,6 +750,11 @@ struct drm_m6npu_reset {
  * when EXPERT_BIND made them resident; after the driver's expert timeout
  * (module parameter) it ends with -ETIME. Sent again for what is still absent
  * after each bind.
+ *
+ * DRM_M6NPU_EVENT_EXPERT_HINT has the same fields: a job whose step block asks
+ * for hints will probably need these experts and runs on. Dropped when the queue
+ * is half full. DRM_M6NPU_EVENT_ROUTER_FULL, too: the expert's lookup found every
+ * entry of the router cache pinned; once a job at most.
  */
 struct drm_m6npu_event_expert_fault {
 	/** @base: type and length */
@@ -769,6 +833,8 @@ struct drm_m6npu_event_thermal {
 	DRM_IOWR(DRM_COMMAND_BASE + DRM_M6NPU_REGION_MAP, struct drm_m6npu_region_map)
 #define DRM_IOCTL_M6NPU_REGION_UNMAP \
 	DRM_IOW(DRM_COMMAND_BASE + DRM_M6NPU_REGION_UNMAP, struct drm_m6npu_region_unmap)
+#define DRM_IOCTL_M6NPU_LAYER_STATS \
+	DRM_IOWR(DRM_COMMAND_BASE + DRM_M6NPU_LAYER_STATS, struct drm_m6npu_layer_stats_get)
 #define DRM_IOCTL_M6NPU_JOB_ABORT \
 	DRM_IOW(DRM_COMMAND_BASE + DRM_M6NPU_JOB_ABORT, struct drm_m6npu_job_abort)
 

@@ -40,7 +40,8 @@ size_t npu_step_block_write(void *dst, const struct npu_kv_shape *kv,
 	step->kv_capacity = htole32(kv->capacity);
 	step->kv_type = htole32(kv->q8_0 ? M6NPU_TYPE_Q8_0 : M6NPU_TYPE_F16);
 	step->kv_slot_stride = htole64(kv->slot_stride);
-	step->reserved = 0;
+	step->prefetch_permille = 0;
+	step->flags = 0;
 	return npu_step_block_bytes(count);
 }
 

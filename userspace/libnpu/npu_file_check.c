@@ -258,7 +258,7 @@ static int check_section_fields(struct npu_file *file, uint32_t i)
 	if (s->encoding > NPU_ENCODING_ZSTD)
 		return npu_file_refuse_section(file, i, "unknown encoding %u",
 					       s->encoding);
-	if (s->reserved || (!expert && (s->layer || s->expert)) ||
+	if (s->format || (!expert && (s->layer || s->expert)) ||
 	    (s->type != NPU_SECTION_COMMANDS && s->tile) ||
 	    (s->type != NPU_SECTION_STATIC && s->dest))
 		return npu_file_refuse_section(file, i,

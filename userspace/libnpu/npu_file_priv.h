@@ -12,8 +12,8 @@
 #endif
 
 static_assert(sizeof(struct npu_section) == 64, "section table entry");
-static_assert(sizeof(struct npu_runtime) == 152, "runtime block");
-static_assert(sizeof(struct npu_file_header) == 224, "header");
+static_assert(sizeof(struct npu_runtime) == 184, "runtime block");
+static_assert(sizeof(struct npu_file_header) == 256, "header");
 
 struct npu_file {
 	int fd;

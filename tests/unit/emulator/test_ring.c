@@ -450,7 +450,7 @@ static void test_step(struct guest *guest)
 		step->out_count = i == 2 ? 2 : 1;
 		step->kv_capacity = 16;
 		step->kv_type = i == 3 ? M6NPU_TYPE_Q4_0 : M6NPU_TYPE_F16;
-		step->reserved = i == 4;
+		step->flags = i == 4 ? ~M6NPU_STEP_HINTS : 0;
 		step->tokens[i == 5 ? 3 : 2].flags = M6NPU_TOKEN_OUT;
 		guest_job(guest, 0, CMDS, &cmd, 1, 45)->step_addr =
 			guest_va(0x20000);

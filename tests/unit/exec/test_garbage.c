@@ -193,7 +193,7 @@ static void router_args(struct m6npu_cmd *cmd)
 	cmd->args.router.k = small(8);
 	cmd->args.router.flags = fake_random() % 5;
 	cmd->args.router.scale = any_float();
-	cmd->args.router.pad = 0;
+	cmd->args.router.among = 0;
 }
 
 /* Ids that fit are rare in memory of all kinds: let many be 512 experts. */
@@ -205,7 +205,8 @@ static void moe_args(struct m6npu_cmd *cmd)
 	cmd->args.moe.k = small(4);
 	cmd->args.moe.experts = once(9) ? dim() : once(2) ? 8 : 512;
 	cmd->args.moe.act = fake_random() % 2;
-	cmd->args.moe.pad = 0;
+	cmd->args.moe.capacity = 0;
+	cmd->args.moe.members = 0;
 	if (once(2))
 		cmd->args.moe.hidden = cmd->args.moe.ffn = 32 * small(4);
 }

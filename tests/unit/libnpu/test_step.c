@@ -33,7 +33,7 @@ static void test_block(void)
 	ok(u.step.token_count == 2 && u.step.out_count == 1 &&
 	   u.step.kv_capacity == 512 &&
 	   u.step.kv_type == M6NPU_TYPE_Q8_0 &&
-	   u.step.kv_slot_stride == 1ull << 33 && !u.step.reserved,
+	   u.step.kv_slot_stride == 1ull << 33 && !u.step.prefetch_permille && !u.step.flags,
 	   "its head");
 	ok(u.step.tokens[0].token == 7 && u.step.tokens[0].position == 3 &&
 	   u.step.tokens[0].slot == 1 && u.step.tokens[0].flags == 0 &&

@@ -84,6 +84,22 @@ int npu_router_set_threshold(struct npu_device *device, uint32_t permille);
 /* Any thread, also while a step runs. */
 int npu_router_stats(struct npu_device *device, struct npu_router_stats *stats);
 
+/* Of one layer of the model's experts, and jobs that have ended. */
+struct npu_layer_stats {
+	uint64_t hits, misses;		/* of the router cache */
+	uint64_t evictions, full;
+	uint64_t faults;		/* experts that jobs waited for */
+	uint64_t sram_hits, prefetches;	/* experts read from SRAM, copied there */
+	uint64_t hints;
+};
+
+/*
+ * Stores the first @max layers of the expert table of @device, returns how many
+ * it has; 0: no model with experts is loaded. Any thread.
+ */
+int npu_layer_stats(struct npu_device *device, struct npu_layer_stats *stats,
+		    size_t max);
+
 /* ---- Pools and buffers ---- */
 
 struct npu_pool;
@@ -249,7 +265,25 @@ struct npu_model_options {
 	 * max_tile of struct npu_model_info. 0: room for all.
 	 */
 	uint64_t expert_budget;
+	/*
+	 * With a budget or on demand: experts that are likely to be needed
+	 * soon, in permille, are read ahead. 0: the default,
+	 * NPU_PREFETCH_DEFAULT; NPU_PREFETCH_OFF: none. Costs time when wrong,
+	 * never a result. Ignored if the model has no guesses in it.
+	 */
+	uint32_t prefetch_permille;
+	/* Both, if not 0: the threshold moves between them, as it does good. */
+	uint32_t prefetch_low, prefetch_high;
+	/*
+	 * An expert that is not there is replaced by its copy of lower precision
+	 * until it is: no waiting, but results depend on what was there.
+	 * -ENOTSUP: the model has no such copies.
+	 */
+	bool expert_fallback;
 };
+
+#define NPU_PREFETCH_DEFAULT	850
+#define NPU_PREFETCH_OFF	1001
 
 struct npu_model_info {
 	const char *name;
@@ -273,6 +307,14 @@ struct npu_model_info {
 	uint64_t expert_waits;		/* in so many waits */
 	uint64_t expert_loads, expert_evictions, expert_bytes_read;
 	uint64_t expert_stall_ns;	/* wall clock, from hearing of a fault to binding */
+	uint64_t expert_uses;		/* experts that commands worked with, */
+	uint64_t expert_hits;		/* those that were there at once */
+	uint64_t expert_hints;		/* experts that the device asked for ahead, */
+	uint64_t expert_prefetches;	/* those that were read for it, */
+	uint64_t expert_prefetches_used;	/* and those of them that came to use */
+	uint64_t expert_fallbacks;	/* times that a copy of lower precision stood in */
+	uint32_t prefetch_permille;	/* threshold in force; NPU_PREFETCH_OFF: none */
+	bool has_guesses, has_low_experts, has_calibration;
 };
 
 /*
@@ -288,6 +330,12 @@ int npu_model_load(struct npu_device *device, const char *path,
 void npu_model_free(struct npu_model *model);
 /* Strings live as long as the model. Any thread. */
 void npu_model_info(const struct npu_model *model, struct npu_model_info *info);
+/*
+ * How many tokens each expert worked on since the model was loaded: stores the
+ * first @max of [expert_layers, experts], returns how many there are. Any thread.
+ */
+size_t npu_model_expert_use(const struct npu_model *model, uint64_t *uses,
+			    size_t max);
 
 /* ---- Tokens (any thread) ---- */
 
@@ -355,8 +403,8 @@ struct npu_step_result {
  * Runs @count tokens (1..max_tile), of any slots, in one job, and waits. Experts
  * that fault are brought in meanwhile; when one cannot be, the job is aborted and
  * the error is the expert's. -EINVAL bad token, slot or position;
- * -ETIME, -EIO, ... when the job failed: nothing of the step counts then, and
- * the slots concerned have to start over.
+ * -ETIME, -EIO, ... when the job failed: nothing of the step counts then. Its
+ * tokens, or fewer of them, may be tried again at the same positions.
  */
 int npu_model_step(struct npu_model *model, const struct npu_step_token *tokens,
 		   uint32_t count, struct npu_step_result *result);

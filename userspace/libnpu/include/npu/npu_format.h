@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The .npu model file, version 1. Normative text: Documentation/npu-format.rst.
+ * The .npu model file, version 1.1. Normative text: Documentation/npu-format.rst.
  *
  * Little-endian. Page 0 is the header; the section table and every section
  * start on a 4-KiB boundary, sections do not overlap, and gaps are zero. A
@@ -14,7 +14,7 @@
 
 #define NPU_FILE_MAGIC		"\x89NPU\r\n\x1a\n"	/* 8 bytes, no NUL */
 #define NPU_FILE_MAJOR		1
-#define NPU_FILE_MINOR		0
+#define NPU_FILE_MINOR		1
 #define NPU_FILE_ALIGN		4096
 #define NPU_FILE_MAX_SECTIONS	(1u << 20)
 #define NPU_TARGET_BYTES	16
@@ -35,6 +35,7 @@ enum npu_section_type {
 	NPU_SECTION_STATIC = 4,		/* part of the static weights */
 	NPU_SECTION_EXPERT = 5,		/* one expert of one layer */
 	NPU_SECTION_CALIBRATION = 6,	/* JSON, at most one */
+	NPU_SECTION_EXPERT_LOW = 7,	/* the same expert in fewer bits; of all or none */
 };
 
 enum npu_encoding {
@@ -47,10 +48,10 @@ enum npu_encoding {
 struct npu_section {
 	uint16_t type;			/* enum npu_section_type */
 	uint16_t encoding;		/* enum npu_encoding */
-	uint16_t layer;			/* EXPERT: row of the expert table */
-	uint16_t expert;		/* EXPERT: column */
+	uint16_t layer;			/* EXPERT, _LOW: row of the expert table */
+	uint16_t expert;		/* EXPERT, _LOW: column */
 	uint32_t tile;			/* COMMANDS: tokens a step takes at most */
-	uint32_t reserved;		/* 0 */
+	uint32_t format;		/* EXPERT_LOW: M6NPU_TYPE_* of its matrices */
 	uint64_t offset;		/* in the file */
 	uint64_t stored_bytes;		/* in the file, 0 is not allowed */
 	uint64_t loaded_bytes;		/* decoded; equals stored_bytes if raw */
@@ -85,7 +86,20 @@ struct npu_runtime {
 	uint32_t experts;		/* columns */
 	uint32_t experts_per_token;
 	uint32_t router_entries;	/* --expert-cache-size at compile time */
-	uint32_t reserved[3];		/* 0 */
+	uint32_t guesses;		/* experts that a layer's guess names */
+	uint32_t reserved[2];		/* 0 */
+	/*
+	 * In IO, 0 without experts: who worked on each token, I32 [expert_layers,
+	 * max_tile, experts_per_token].
+	 */
+	uint64_t routed_offset;
+	/*
+	 * In IO, 0 without guesses: whom the layer before thought likely, I32 and
+	 * F32 [expert_layers, max_tile, guesses]. Layer 0 has none.
+	 */
+	uint64_t guess_ids_offset;
+	uint64_t guess_chances_offset;
+	uint64_t low_expert_bytes;	/* largest decoded EXPERT_LOW, 0: there are none */
 };
 
 struct npu_file_header {

@@ -4,8 +4,8 @@
  * address space, one ring, interrupts. It does what the driver does, in the
  * plainest way.
  */
-#ifndef MODEL_BOARD_H
-#define MODEL_BOARD_H
+#ifndef M6_INPROC_BOARD_H
+#define M6_INPROC_BOARD_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Runs a .npu file on a board, as libnpu does on a real one. */
-#ifndef MODEL_RUNNER_H
-#define MODEL_RUNNER_H
+#ifndef M6_INPROC_RUNNER_H
+#define M6_INPROC_RUNNER_H
 
 #include <npu/npu_format.h>
 
