@@ -339,6 +339,29 @@ static uint64_t clock_dram(struct m6_clock *clock, uint64_t ns, uint64_t bytes)
 	return ns;
 }
 
+/* The same, counted and paid for. */
+static uint64_t clock_move(struct m6_clock *clock, uint64_t ns, uint64_t bytes)
+{
+	if (bytes > CHARGE_BYTES_MAX)
+		bytes = CHARGE_BYTES_MAX;
+	clock->dram_bytes += bytes;
+	clock->owed += bytes * clock->profile->dram_pj_per_byte * 1e-12;
+	return clock_dram(clock, ns, bytes);
+}
+
+struct m6_transfer m6_clock_transfer(struct m6_clock *clock, unsigned int ring,
+				     uint64_t bytes)
+{
+	struct m6_transfer transfer;
+
+	pthread_mutex_lock(&clock->lock);
+	transfer.begin_ns = clock->ring_ns[ring] +
+			    clock->profile->command_launch_ns;
+	transfer.end_ns = clock_move(clock, transfer.begin_ns, bytes);
+	pthread_mutex_unlock(&clock->lock);
+	return transfer;
+}
+
 static uint64_t max64(uint64_t a, uint64_t b)
 {
 	return a > b ? a : b;
@@ -385,16 +408,14 @@ uint32_t m6_clock_charge(struct m6_clock *clock, unsigned int ring,
 			 const struct m6_charge *charge, uint64_t *cycles)
 {
 	const struct m6_profile *profile = clock->profile;
-	uint64_t dram_bytes = charge->dram_bytes;
 	uint64_t start, ns;
 	uint32_t events;
 
-	if (dram_bytes > CHARGE_BYTES_MAX)
-		dram_bytes = CHARGE_BYTES_MAX;
 	pthread_mutex_lock(&clock->lock);
 	start = clock->ring_ns[ring] + profile->command_launch_ns +
 		charge->router_walks * profile->router_walk_ns;
-	ns = clock_dram(clock, start, dram_bytes) - start;
+	start = max64(start, charge->ready_ns);
+	ns = clock_move(clock, start, charge->dram_bytes) - start;
 	ns = max64(ns, unit_ns(clock, charge->macs));
 	ns = max64(ns, transfer_ns(charge->sram_bytes, profile->sram_mb_s));
 	ns = max64(ns, transfer_ns(charge->lz4_bytes, profile->lz4_mb_s));
@@ -402,8 +423,6 @@ uint32_t m6_clock_charge(struct m6_clock *clock, unsigned int ring,
 	ns = max64(ns, charge->tlb_walks * profile->tlb_walk_ns);
 	if (ns > CHARGE_NS_MAX)
 		ns = CHARGE_NS_MAX;
-	clock->dram_bytes += dram_bytes;
-	clock->owed += dram_bytes * profile->dram_pj_per_byte * 1e-12;
 	if (ring != M6NPU_RING_DMA)
 		clock->owed += unit_watts(clock) * ns / NS_PER_S;
 	events = clock_spend(clock, ring, start - clock->ring_ns[ring] + ns,

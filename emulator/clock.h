@@ -23,8 +23,8 @@
  * DRAM bandwidth is a ledger of device time in buckets: what one ring took of
  * a bucket another can't have. Older buckets than the ledger holds are free.
  */
-#define M6_LEDGER_BUCKETS	16384
-#define M6_LEDGER_BUCKET_NS	65536
+#define M6_LEDGER_BUCKETS	131072
+#define M6_LEDGER_BUCKET_NS	4096
 
 /* What happened while time passed; the caller posts exceptions for it. */
 #define M6_CLOCK_THROTTLED	(1u << 0)
@@ -39,6 +39,13 @@ struct m6_charge {
 	uint64_t link_bytes;
 	uint64_t tlb_walks;
 	uint64_t router_walks;
+	uint64_t ready_ns;	/* it can't start before */
+};
+
+/* What goes on beside a ring's commands. */
+struct m6_transfer {
+	uint64_t begin_ns;
+	uint64_t end_ns;
 };
 
 struct m6_clock {
@@ -118,6 +125,12 @@ uint32_t m6_clock_charge_ns(struct m6_clock *clock, unsigned int ring,
 			    uint64_t ns, uint64_t *cycles);
 uint32_t m6_clock_charge(struct m6_clock *clock, unsigned int ring,
 			 const struct m6_charge *charge, uint64_t *cycles);
+/*
+ * Takes DRAM bandwidth for a transfer that starts when the command under way on
+ * @ring has been launched; the ring's timeline does not wait for it.
+ */
+struct m6_transfer m6_clock_transfer(struct m6_clock *clock, unsigned int ring,
+				     uint64_t bytes);
 /* Time of one ring's timeline, and the device's cycle counter then. */
 void m6_clock_ring(struct m6_clock *clock, unsigned int ring, uint64_t *ns,
 		   uint64_t *cycles);

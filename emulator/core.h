@@ -2,7 +2,7 @@
 /*
  * What the parts of the device share. Each part guards its own state by its
  * own mutex. Order, outermost first: regs, ring, then any one of TLB, router,
- * exceptions, then memory; clock, slots, irq are leaves.
+ * exceptions, then memory; slots, then clock; clock and irq are leaves.
  */
 #ifndef M6_CORE_H
 #define M6_CORE_H
@@ -45,6 +45,7 @@ struct m6_regs {
 	uint32_t scratch;
 	atomic_uint threshold;	/* read by workers, without the lock */
 	uint32_t prefill_buffer;
+	uint32_t router_invalidate;
 	uint32_t invalidate;
 	uint64_t as_table;
 	uint32_t as_table_lo;	/* written, not yet in effect */

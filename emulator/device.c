@@ -111,7 +111,7 @@ void m6_device_reset_locked(struct m6_device *dev)
 	m6_irqs_reset(&dev->irqs);
 	m6_regs_reset(&dev->regs);
 	m6_router_reset(&dev->router);
-	m6_sram_resize(&dev->slots, M6NPU_BAR_SRAM_SIZE);
+	m6_sram_reset(&dev->slots, M6NPU_BAR_SRAM_SIZE);
 	m6_mmu_reset(&dev->mmu);
 	m6_clock_reset(&dev->clock);
 	m6_info("device reset");
@@ -136,7 +136,8 @@ bool m6_device_wait_idle(struct m6_device *dev, unsigned int timeout_ms)
 void m6_device_exception(struct m6_device *dev,
 			 struct m6npu_exception *record)
 {
-	bool expert = record->code == M6NPU_EXC_EXPERT_FAULT;
+	bool expert = record->code == M6NPU_EXC_EXPERT_FAULT ||
+		      record->code == M6NPU_EXC_EXPERT_HINT;
 
 	if (!m6_exceptions_post(&dev->exc, record))
 		m6_guest_error("exception %s dropped, ring full or off",

@@ -100,7 +100,10 @@ int m6_device_heal_stuck_bit(struct m6_device *dev, uint64_t addr,
 			     unsigned int bit);
 void m6_device_inject_temp(struct m6_device *dev, int32_t millidegrees);
 void m6_device_inject_drift(struct m6_device *dev, int32_t millidegrees);
-/* Lets device time pass with nothing running. */
+/*
+ * Lets device time pass with nothing running. To a ring that waits for an
+ * expert it counts: it goes on at the time of its resume.
+ */
 void m6_device_advance(struct m6_device *dev, uint64_t ns);
 
 /* What the control socket's `status` says, as one line of JSON. */

@@ -37,9 +37,12 @@ static const struct m6_op ops[] = {
 	ROW_OP(GATED_ADD, m6_op_gated_add, OUT, .required = 0x7),
 	ROW_OP(ROUTER_TOPK, m6_op_router, OUT, .required = 0x7,
 	       .optional = 0x8, .ids = 0x1),
-	ROW_OP(MOE_FFN, m6_op_moe, OUT_ACC, .required = 0xf, .typed = 0xe),
+	ROW_OP(MOE_FFN, m6_op_moe, .flags = M6NPU_CMD_OUT_ROWS |
+	       M6NPU_CMD_ACCUMULATE | M6NPU_CMD_GROUPED, .required = 0xf,
+	       .typed = 0xe),
 	ROW_OP(EXPERT_PREFETCH, m6_op_prefetch, OUT, .required = 0x3,
 	       .ids = 0x1),
+	ROW_OP(MOE_COMBINE, m6_op_combine, OUT_ACC, .required = 0x7),
 	ROW_OP(TOPK, m6_op_topk, OUT, .required = 0x7, .ids = 0x1),
 };
 
@@ -67,6 +70,7 @@ const char *m6_exception_name(uint32_t code)
 	case M6NPU_EXC_DMA_ERROR: return "DMA_ERROR";
 	case M6NPU_EXC_EXPERT_FAULT: return "EXPERT_FAULT";
 	case M6NPU_EXC_ROUTER_CACHE_FULL: return "ROUTER_CACHE_FULL";
+	case M6NPU_EXC_EXPERT_HINT: return "EXPERT_HINT";
 	case M6NPU_EXC_ILLEGAL_COMMAND: return "ILLEGAL_COMMAND";
 	case M6NPU_EXC_BOUNDS: return "BOUNDS";
 	case M6NPU_EXC_UNIT_HANG: return "UNIT_HANG";

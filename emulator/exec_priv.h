@@ -9,13 +9,19 @@
  *	exec_vector.c		element-wise and row-wise operations
  *	exec_gemm.c		GEMM
  *	exec_attention.c	ROPE, ATTENTION and the KV cache
- *	exec_moe.c		router and experts
+ *	exec_router.c		ROUTER_TOPK
+ *	exec_dry.c		what ROUTER_TOPK says in a dry run
+ *	exec_moe.c		MOE_FFN: operands, experts, prices
+ *	exec_moe_pass.c		MOE_FFN: arithmetic
+ *	exec_combine.c		MOE_COMBINE
+ *	exec_prefetch.c		EXPERT_PREFETCH
  *
  * An operation is one function. It checks its fields, maps its operands
  * (which also prices them), checks overlaps, prices the arithmetic, and only
  * then, unless m6_run_idle(), computes. So a command with a code has written
  * nothing, and a dry one reports the exceptions of a real one, save those
- * that depend on data.
+ * that depend on data. Ids of experts are the one kind of data that a dry run
+ * has: it makes them up, and acts on them.
  *
  * Determinism: what a row's result is made of, and in which order, never
  * depends on the other rows of the command or on the number of threads.
@@ -182,7 +188,6 @@ void m6_type_encode(const struct m6_type *type, const float *src, void *dst,
  * of such a row is NaN.
  */
 uint64_t m6_type_packed_bytes(const struct m6_type *type, uint32_t n);
-bool m6_type_same_packing(const struct m6_type *a, const struct m6_type *b);
 bool m6_type_pack(const struct m6_type *type, const float *src, void *dst,
 		  uint32_t n, float *clean);
 float m6_type_dot(const struct m6_type *type, const void *weights,
@@ -192,6 +197,34 @@ float m6_dot_f32(const float *a, const float *b, uint32_t n);
 
 /* exec_vector.c, for MOE_FFN */
 float m6_activate(uint32_t act, float x);
+
+/* exec_combine.c, for MOE_FFN */
+struct m6_combine {
+	uint32_t k, hidden;
+	bool accumulate;
+};
+
+/* @pairs is [k, hidden], @weights [k]. */
+void m6_combine_row(const struct m6_combine *c, float *dst, const float *pairs,
+		    const float *weights);
+
+/* exec_dry.c, for ROUTER_TOPK: how one layer's experts are chosen. */
+struct m6_dry {
+	const struct m6_run *run;
+	const struct m6_dry_routing *how;
+	uint32_t layer;
+	uint32_t experts;
+	uint32_t by_rank[M6_MAX_EXPERTS];
+	double up_to[M6_MAX_EXPERTS];	/* of a rank: sum of shares so far */
+};
+
+void m6_dry_begin(const struct m6_run *run, uint32_t experts,
+		  struct m6_dry *dry);
+void m6_dry_choose(const struct m6_dry *dry, uint32_t row, uint32_t k,
+		   uint32_t *ids);
+/* What the layer's router will choose for the row, if it chooses @among. */
+void m6_dry_guess(const struct m6_dry *dry, uint32_t row, uint32_t among,
+		  uint32_t k, uint32_t *ids, float *chances);
 
 /* The operations. */
 uint32_t m6_op_barrier(struct m6_run *run);
@@ -212,6 +245,7 @@ uint32_t m6_op_gather(struct m6_run *run);
 uint32_t m6_op_gated_add(struct m6_run *run);
 uint32_t m6_op_router(struct m6_run *run);
 uint32_t m6_op_moe(struct m6_run *run);
+uint32_t m6_op_combine(struct m6_run *run);
 uint32_t m6_op_prefetch(struct m6_run *run);
 uint32_t m6_op_topk(struct m6_run *run);
 

@@ -238,11 +238,6 @@ uint64_t m6_type_packed_bytes(const struct m6_type *type, uint32_t n)
 	return (bytes + 63) & ~63ull;
 }
 
-bool m6_type_same_packing(const struct m6_type *a, const struct m6_type *b)
-{
-	return a->packing == b->packing;
-}
-
 bool m6_type_pack(const struct m6_type *type, const float *src, void *dst,
 		  uint32_t n, float *clean)
 {

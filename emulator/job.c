@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 /* The life of a job, and what it offers to the execution of its commands. */
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,7 +51,7 @@ void m6_job_now(const struct m6_job *job, uint64_t *ns, uint64_t *cycles)
 	m6_clock_ring(&job->dev->clock, job->ring->index, ns, cycles);
 }
 
-static void job_exception(struct m6_job *job, struct m6npu_exception *record)
+void m6_job_exception(struct m6_job *job, struct m6npu_exception *record)
 {
 	uint64_t cycles;
 
@@ -62,165 +61,6 @@ static void job_exception(struct m6_job *job, struct m6npu_exception *record)
 	record->cmd_index = job->index;
 	m6_job_now(job, (uint64_t *)&record->time_ns, &cycles);
 	m6_device_exception(job->dev, record);
-}
-
-/* Where the table is, and the router's way to one entry of it. */
-struct expert_table {
-	struct m6_memory *mem;
-	uint64_t addr;
-	uint32_t per_layer;
-};
-
-/* The half with the flags first: the host may be changing the entry. */
-static int load_expert(void *opaque, const struct m6_router_key *key,
-		       struct m6npu_expert *value)
-{
-	const struct expert_table *table = opaque;
-	uint64_t index = (uint64_t)key->layer * table->per_layer + key->expert;
-	uint64_t addr = table->addr + index * sizeof(*value);
-	uint64_t half[2] = { 0, 0 };
-	int err;
-
-	_Static_assert(sizeof(*value) == sizeof(half) &&
-		       offsetof(struct m6npu_expert, flags) >= sizeof(half[0]),
-		       "flags are in the second half");
-	err = m6_memory_load(table->mem, addr + sizeof(half[0]), &half[1], 1);
-	memcpy(value, half, sizeof(half));
-	if (!err && value->flags & M6NPU_EXPERT_STATE_MASK)
-		err = m6_memory_load(table->mem, addr, &half[0], 1);
-	memcpy(value, half, sizeof(half));
-	return err;
-}
-
-static uint32_t open_table(struct m6_job *job, uint32_t layer,
-			   struct expert_table *table)
-{
-	struct m6npu_as as;
-	uint32_t code;
-
-	code = m6_mmu_address_space(&job->dev->mmu, job->ring->index,
-				    job->entry.asid, &as);
-	if (code)
-		return code;
-	if (!as.expert_table || layer >= as.expert_layers ||
-	    as.expert_layers > M6NPU_MAX_EXPERT_LAYERS ||
-	    as.experts_per_layer > M6NPU_MAX_EXPERTS_PER_LAYER)
-		return M6NPU_EXC_BOUNDS;
-	*table = (struct expert_table) {
-		.mem = &job->dev->mem,
-		.addr = as.expert_table,
-		.per_layer = as.experts_per_layer,
-	};
-	return 0;
-}
-
-static void report_full(struct m6_job *job, uint32_t layer, uint32_t expert)
-{
-	struct m6npu_exception record = {
-		.code = M6NPU_EXC_ROUTER_CACHE_FULL,
-		.layer = layer,
-		.expert_base = expert & ~63u,
-		.mask = 1ull << (expert & 63),
-	};
-
-	if (job->full_reported)
-		return;
-	job->full_reported = true;
-	job_exception(job, &record);
-}
-
-/* One expert. @missing collects those that are not there, a bit each. */
-static uint32_t find_expert(struct m6_job *job, struct expert_table *table,
-			    const struct m6_router_key *key,
-			    struct m6npu_expert *value, uint64_t *missing)
-{
-	enum m6_router_found found;
-
-	found = m6_router_find(&job->dev->router, key, load_expert, table,
-			       value);
-	if (found == M6_ROUTER_HIT) {
-		job->status.router_hits++;
-		return 0;
-	}
-	job->status.router_misses++;
-	job->charge.router_walks++;
-	if (found == M6_ROUTER_ERROR) {
-		job->fault_addr = table->addr;
-		return M6NPU_EXC_TLB_WALK_TIMEOUT;
-	}
-	if (found == M6_ROUTER_MISS_FULL)
-		report_full(job, key->layer, key->expert);
-	if (found == M6_ROUTER_ABSENT)
-		missing[key->expert / 64] |= 1ull << (key->expert % 64);
-	return 0;
-}
-
-/* One record for up to 64 experts. */
-static uint32_t post_missing(struct m6_job *job, uint32_t layer,
-			     const uint64_t *missing)
-{
-	uint32_t code = 0;
-
-	for (uint32_t i = 0; i < M6NPU_MAX_EXPERTS_PER_LAYER / 64; i++) {
-		struct m6npu_exception record = {
-			.code = M6NPU_EXC_EXPERT_FAULT,
-			.layer = layer,
-			.expert_base = i * 64,
-			.mask = missing[i],
-		};
-
-		if (!missing[i])
-			continue;
-		job->status.expert_faults += __builtin_popcountll(missing[i]);
-		job_exception(job, &record);
-		code = M6NPU_EXC_EXPERT_FAULT;
-	}
-	return code;
-}
-
-uint32_t m6_job_experts(struct m6_job *job, uint32_t layer,
-			const uint32_t *ids, uint32_t count,
-			struct m6npu_expert *experts)
-{
-	uint64_t missing[M6NPU_MAX_EXPERTS_PER_LAYER / 64] = { 0 };
-	struct expert_table table;
-	uint32_t code;
-
-	job->fault_addr = 0;
-	code = open_table(job, layer, &table);
-	for (uint32_t i = 0; i < count && !code; i++) {
-		struct m6_router_key key = {
-			.asid = job->entry.asid,
-			.layer = layer,
-			.expert = ids[i],
-		};
-
-		if (ids[i] >= table.per_layer)
-			return M6NPU_EXC_BOUNDS;
-		code = find_expert(job, &table, &key, &experts[i], missing);
-		if (!code && experts[i].addr % M6NPU_EXPERT_ALIGN) {
-			job->fault_addr = experts[i].addr;
-			code = M6NPU_EXC_ILLEGAL_COMMAND;
-		}
-	}
-	return code ? code : post_missing(job, layer, missing);
-}
-
-bool m6_job_expert_in_sram(struct m6_job *job, uint32_t layer, uint32_t id)
-{
-	const struct m6_router_key key = { job->entry.asid, layer, id };
-
-	return m6_sram_holds(&job->dev->slots, &key);
-}
-
-bool m6_job_expert_prefetch(struct m6_job *job, uint32_t layer, uint32_t id,
-			    float probability, uint32_t bytes)
-{
-	const struct m6_router_key key = { job->entry.asid, layer, id };
-	float threshold = atomic_load(&job->dev->regs.threshold) / 1000.0f;
-
-	return probability >= threshold &&
-	       m6_sram_add(&job->dev->slots, &key, bytes);
 }
 
 static bool entry_valid(const struct m6npu_ring_entry *entry)
@@ -274,6 +114,9 @@ static uint32_t check_step(struct m6_job *job, const struct m6npu_step *head)
 		.out_rows = job->out_rows,
 	};
 	job->has_step = true;
+	job->hints = head->flags & M6NPU_STEP_HINTS;
+	if (head->prefetch_permille)
+		job->threshold = head->prefetch_permille;
 	return 0;
 }
 
@@ -289,7 +132,8 @@ static uint32_t load_step(struct m6_job *job)
 	code = m6_job_copy_in(job, addr, &head, sizeof(head));
 	if (code)
 		return code;
-	if (head.token_count > M6NPU_STEP_MAX_TOKENS || head.flags & ~M6NPU_STEP_HINTS ||
+	if (head.token_count > M6NPU_STEP_MAX_TOKENS ||
+	    head.flags & ~M6NPU_STEP_HINTS ||
 	    (head.kv_capacity && head.kv_type != M6NPU_TYPE_F16 &&
 	     head.kv_type != M6NPU_TYPE_Q8_0))
 		return M6NPU_EXC_ILLEGAL_COMMAND;
@@ -423,7 +267,7 @@ static void report_failure(struct m6_job *job, uint32_t code)
 		       m6_opcode_name(job->cmds[job->index].opcode) : "none",
 		       (unsigned long long)job->fault_addr);
 	if (code != M6NPU_EXC_ABORTED)
-		job_exception(job, &record);
+		m6_job_exception(job, &record);
 }
 
 static void finish_job(struct m6_job *job, uint32_t code)
@@ -439,6 +283,7 @@ static void finish_job(struct m6_job *job, uint32_t code)
 	job->status.code = code;
 	job->status.cmd_index = job->index;
 	job->status.fault_addr = job->fault_addr;
+	m6_job_sum_layers(job);
 	if (addr % 64)
 		addr = 0;
 	if (m6_ring_complete(job->ring, job->generation, addr, &job->status))
@@ -461,8 +306,11 @@ void m6_job_run(struct m6_job *job, unsigned int generation, uint64_t addr,
 	job->generation = generation;
 	job->index = 0;
 	job->full_reported = false;
+	memset(job->layer, 0, sizeof(job->layer));
 	job->fault_addr = 0;
 	job->has_step = false;
+	job->hints = false;
+	job->threshold = atomic_load(&dev->regs.threshold);
 	memset(&job->status, 0, sizeof(job->status));
 	memset(&job->charge, 0, sizeof(job->charge));
 	memset(&job->entry, 0, sizeof(job->entry));
@@ -484,6 +332,8 @@ void m6_job_run(struct m6_job *job, unsigned int generation, uint64_t addr,
 		code = run_commands(job);
 	if (code && !job_dropped(job))
 		report_failure(job, code);
+	if (!job_dropped(job))
+		m6_job_add_layers(job);
 	/* Idle again before the host can know, so that its time can pass. */
 	m6_clock_stop(&dev->clock, ring);
 	finish_job(job, code);

@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "m6npu_regs.h"
+#include "profile.h"
 
 struct m6_job;
 
@@ -64,13 +65,23 @@ uint32_t m6_job_experts(struct m6_job *job, uint32_t layer,
 			struct m6npu_expert *experts);
 
 /*
- * Expert slots in SRAM, for prices only. Prefetch is true if the weights were
- * copied in just now (which costs their DRAM traffic): @probability reaches
- * the threshold register, they fit, and were not there.
+ * True if the weights come from SRAM: a price only. Asked once for every expert
+ * a command uses, it counts, and the command waits for what is on its way.
  */
 bool m6_job_expert_in_sram(struct m6_job *job, uint32_t layer, uint32_t id);
-bool m6_job_expert_prefetch(struct m6_job *job, uint32_t layer, uint32_t id,
-			    float probability, uint32_t bytes);
+
+/* What EXPERT_PREFETCH takes for likely, in 1/1000; above 1000 nothing is. */
+uint32_t m6_job_threshold(const struct m6_job *job);
+/*
+ * Experts that will probably be needed, distinct, most likely first: begins to
+ * copy them to SRAM, and asks for absent ones if the step wants that. A hint:
+ * nothing can go wrong, and ids that don't exist are ignored.
+ */
+void m6_job_prefetch(struct m6_job *job, uint32_t layer, const uint32_t *ids,
+		     uint32_t count);
+
+/* Made-up routing in dry mode; Documentation/hardware.rst. */
+const struct m6_dry_routing *m6_job_dry(const struct m6_job *job);
 
 /* True once the job is to stop (ring reset, abort); long commands ask. */
 bool m6_job_cancelled(const struct m6_job *job);

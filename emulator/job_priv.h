@@ -20,6 +20,14 @@ struct m6_bounce {
 	struct m6_pieces pieces;
 };
 
+/* What a job's lookups in one layer of the expert table came to. */
+struct m6_layer_counts {
+	struct m6_router_counters router;
+	uint64_t sram_hits;
+	uint64_t prefetches;
+	uint64_t hints;
+};
+
 /* Allocated once a ring, and used for one job after another. */
 struct m6_job {
 	struct m6_device *dev;
@@ -30,12 +38,15 @@ struct m6_job {
 	struct m6npu_region region[M6NPU_REGIONS];
 	struct m6_step step;
 	bool has_step;
+	bool hints;			/* the step asks for them */
+	uint32_t threshold;		/* for prefetches, 1/1000 */
 	struct m6npu_step_token tokens[M6NPU_STEP_MAX_TOKENS];
 	uint32_t out_rows[M6NPU_STEP_MAX_TOKENS];
 	struct m6npu_cmd *cmds;		/* private copy of the list */
 	uint32_t cmds_room;
 	uint32_t index;			/* command under way */
 	bool full_reported;
+	struct m6_layer_counts layer[M6NPU_MAX_EXPERT_LAYERS];
 	uint64_t fault_addr;
 	struct m6npu_job_status status;
 	/* Of the command under way. */
@@ -53,6 +64,13 @@ void m6_job_destroy(struct m6_job *job);
 /* The life of a job, from its entry at @addr to its status record. */
 void m6_job_run(struct m6_job *job, unsigned int generation, uint64_t addr,
 		uint64_t submit_ns);
+
+/* Posts a record of this job. */
+void m6_job_exception(struct m6_job *job, struct m6npu_exception *record);
+
+/* expert.c. The counts of all layers: to the status record, to the host. */
+void m6_job_sum_layers(struct m6_job *job);
+void m6_job_add_layers(struct m6_job *job);
 
 /* span.c */
 uint32_t m6_job_map_va(struct m6_job *job, uint64_t va, uint64_t bytes,

@@ -264,22 +264,47 @@ int m6_memory_load(struct m6_memory *mem, uint64_t addr, uint64_t *to,
 	return room >= count * sizeof(*to) ? 0 : -EFAULT;
 }
 
-int m6_memory_publish(struct m6_memory *mem, uint64_t addr, uint64_t value)
+/* The word at an aligned address, or NULL; the caller puts the mapping. */
+static uint64_t *memory_word(struct m6_memory *mem, uint64_t addr,
+			     uint32_t flags, struct m6_mapping **map)
 {
-	struct m6_mapping *map;
 	uint8_t *host;
 	uint64_t room;
 
+	*map = m6_memory_get(mem, addr, flags, &host, &room);
+	if (!*map || room < sizeof(uint64_t) ||
+	    (uintptr_t)host % sizeof(uint64_t))
+		return NULL;
+	return (uint64_t *)host;
+}
+
+int m6_memory_publish(struct m6_memory *mem, uint64_t addr, uint64_t value)
+{
+	struct m6_mapping *map;
+	uint64_t *word;
+
 	if (addr % sizeof(value))
 		return -EINVAL;
-	map = m6_memory_get(mem, addr, M6_MAPPING_WRITE, &host, &room);
-	if (!map)
-		return -EFAULT;
-	if (room >= sizeof(value) && !((uintptr_t)host % sizeof(value)))
-		__atomic_store_n((uint64_t *)host, value, __ATOMIC_RELEASE);
-	else
-		room = 0;
+	word = memory_word(mem, addr, M6_MAPPING_WRITE, &map);
+	if (word)
+		__atomic_store_n(word, value, __ATOMIC_RELEASE);
 	m6_mapping_put(map);
 	m6_memory_settle(mem, addr, sizeof(value));
-	return room ? 0 : -EFAULT;
+	return word ? 0 : -EFAULT;
+}
+
+int m6_memory_add(struct m6_memory *mem, uint64_t addr, uint64_t value)
+{
+	struct m6_mapping *map;
+	uint64_t *word;
+
+	if (addr % sizeof(value))
+		return -EINVAL;
+	m6_memory_settle(mem, addr, sizeof(value));
+	word = memory_word(mem, addr, M6_MAPPING_READ | M6_MAPPING_WRITE, &map);
+	if (word)
+		__atomic_fetch_add(word, value, __ATOMIC_RELAXED);
+	m6_mapping_put(map);
+	m6_memory_settle(mem, addr, sizeof(value));
+	return word ? 0 : -EFAULT;
 }

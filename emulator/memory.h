@@ -84,6 +84,8 @@ int m6_memory_load(struct m6_memory *mem, uint64_t addr, uint64_t *to,
 		   unsigned int count);
 /* One aligned 64-bit store that everything stored before it precedes. */
 int m6_memory_publish(struct m6_memory *mem, uint64_t addr, uint64_t value);
+/* Adds to an aligned 64-bit word that others may be adding to as well. */
+int m6_memory_add(struct m6_memory *mem, uint64_t addr, uint64_t value);
 /* True if all of it can be accessed so. */
 bool m6_memory_check(struct m6_memory *mem, uint64_t addr, uint64_t bytes,
 		     uint32_t flags);

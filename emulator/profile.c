@@ -21,8 +21,13 @@ struct profile_key {
 	uint32_t max;
 };
 
+#define KEY_OF(section, key, member, fallback, min, max) \
+	{ #section, #key, offsetof(struct m6_profile, member), fallback, min, \
+	  max }
 #define KEY(section, key, fallback, min, max) \
-	{ #section, #key, offsetof(struct m6_profile, key), fallback, min, max }
+	KEY_OF(section, key, key, fallback, min, max)
+#define DRY_KEY(key, fallback, min, max) \
+	KEY_OF(dry, key, dry.key, fallback, min, max)
 
 static const struct profile_key profile_keys[] = {
 	KEY(timing, dram_mb_s, 230000, 1, 100000000),
@@ -48,6 +53,12 @@ static const struct profile_key profile_keys[] = {
 	KEY(thermal, critical_mc, 105000, 0, 200000),
 	KEY(thermal, throttle_mhz, 750, 1, 100000),
 	KEY(thermal, sensor_bias_mc, 1800, 0, 20000),
+	KEY(storage, nvme_mb_s, 2100, 1, 1000000),
+	DRY_KEY(seed, 1, 0, UINT32_MAX),
+	DRY_KEY(zipf_permille, 800, 0, 10000),
+	DRY_KEY(repeat_permille, 500, 0, 1000),
+	DRY_KEY(topic_length, 16, 1, 1000000),
+	DRY_KEY(predict_permille, 800, 0, 1000),
 };
 
 #define KEYS	(sizeof(profile_keys) / sizeof(profile_keys[0]))

@@ -16,6 +16,15 @@ struct m6_opp {
 	uint32_t millivolt;
 };
 
+/* How experts would be chosen, where nobody computes it: --dry. */
+struct m6_dry_routing {
+	uint32_t seed;
+	uint32_t zipf_permille;		/* exponent of the popularity */
+	uint32_t repeat_permille;	/* chance of a choice to be of the topic */
+	uint32_t topic_length;		/* positions */
+	uint32_t predict_permille;	/* chance of a guess to be right */
+};
+
 struct m6_profile {
 	/* [device] */
 	uint32_t firmware_version;	/* as in M6NPU_REG_FW_VERSION */
@@ -47,6 +56,9 @@ struct m6_profile {
 	uint32_t critical_mc;
 	uint32_t throttle_mhz;
 	uint32_t sensor_bias_mc;
+	/* [storage] of benchmarks that have no disk */
+	uint32_t nvme_mb_s;
+	struct m6_dry_routing dry;
 	/* [opp] MHz = millivolt, ascending */
 	struct m6_opp opp[M6_OPPS_MAX];
 	uint32_t opp_count;

@@ -27,6 +27,7 @@ void m6_regs_reset(struct m6_regs *regs)
 	regs->scratch = 0;
 	regs->threshold = M6NPU_ROUTER_THRESHOLD_DEFAULT;
 	regs->prefill_buffer = 0;
+	regs->router_invalidate = 0;
 	regs->invalidate = 0;
 	regs->as_table = 0;
 	regs->as_table_lo = 0;
@@ -285,6 +286,41 @@ static void prefill_write(struct m6_device *dev, uint32_t value)
 	m6_sram_resize(&dev->slots, M6NPU_BAR_SRAM_SIZE - value);
 }
 
+static uint32_t router_invalidate_read(struct m6_device *dev)
+{
+	return dev->regs.router_invalidate;
+}
+
+static void router_invalidate_write(struct m6_device *dev, uint32_t value)
+{
+	const struct m6_router_key key = {
+		.asid = value >> 24,
+		.layer = value >> 12 & 0xfff,
+		.expert = value & 0xfff,
+	};
+
+	if (!key.asid || key.asid >= M6NPU_ADDRESS_SPACES ||
+	    key.layer >= M6NPU_MAX_EXPERT_LAYERS ||
+	    key.expert >= M6NPU_MAX_EXPERTS_PER_LAYER) {
+		m6_guest_error("no expert %#x to invalidate", value);
+		return;
+	}
+	dev->regs.router_invalidate = value;
+	m6_router_forget(&dev->router, &key);
+	m6_sram_forget(&dev->slots, &key);
+}
+
+static uint32_t router_quota_read(struct m6_device *dev)
+{
+	return m6_router_quota(&dev->router);
+}
+
+static void router_quota_write(struct m6_device *dev, uint32_t value)
+{
+	if (m6_router_set_quota(&dev->router, value))
+		m6_guest_error("router quota %u refused", value);
+}
+
 static struct m6_clock_state clock_state(struct m6_device *dev)
 {
 	struct m6_clock_state state;
@@ -355,6 +391,9 @@ static const struct reg regs[] = {
 	{ M6NPU_REG_ROUTER_THRESHOLD, threshold_read, threshold_write },
 	{ M6NPU_REG_ROUTER_OCCUPANCY, occupancy_read, NULL },
 	{ M6NPU_REG_PREFILL_BUFFER, prefill_read, prefill_write },
+	{ M6NPU_REG_ROUTER_INVALIDATE, router_invalidate_read,
+	  router_invalidate_write },
+	{ M6NPU_REG_ROUTER_QUOTA, router_quota_read, router_quota_write },
 	{ M6NPU_REG_TEMP_MC, temp_read, NULL },
 	{ M6NPU_REG_TEMP_OFFSET_MC, temp_offset_read, temp_offset_write },
 	{ M6NPU_REG_POWER_MW, power_read, NULL },

@@ -296,6 +296,8 @@ void m6_ring_write(struct m6_ring *ring, uint32_t offset, uint32_t value)
 		break;
 	case M6NPU_RING_RESUME:
 		ring->resumes++;
+		ring->resume_ns = m6_clock_now(&ring->dev->clock);
+		ring->stalled = false;
 		pthread_cond_broadcast(&ring->wake);
 		break;
 	case M6NPU_RING_ABORT:
@@ -326,6 +328,7 @@ void m6_ring_stall(struct m6_ring *ring, unsigned int generation,
 		   uint32_t resumes)
 {
 	struct m6_clock *clock = &ring->dev->clock;
+	uint64_t resume_ns;
 
 	m6_clock_stop(clock, ring->index);
 	pthread_mutex_lock(&ring->lock);
@@ -335,8 +338,10 @@ void m6_ring_stall(struct m6_ring *ring, unsigned int generation,
 	       !m6_ring_cancelled(ring, generation))
 		pthread_cond_wait(&ring->wake, &ring->lock);
 	ring->stalled = false;
+	resume_ns = ring->resumes == resumes ? m6_clock_now(clock) :
+					       ring->resume_ns;
 	pthread_mutex_unlock(&ring->lock);
-	m6_clock_start(clock, ring->index, m6_clock_now(clock));
+	m6_clock_start(clock, ring->index, resume_ns);
 }
 
 /* A hung unit listens to nothing but a reset: not to ABORT. */

@@ -50,6 +50,7 @@ struct m6_ring {
 	bool reset_done;
 	bool hang;			/* injected: until the next reset */
 	uint32_t resumes;
+	uint64_t resume_ns;		/* device time of the last one */
 	uint64_t fence;			/* of the job in flight */
 	/* Raised under the lock, looked at without. */
 	atomic_uint generation;

@@ -34,6 +34,7 @@ struct m6_router_counters {
 struct m6_router {
 	pthread_mutex_t lock;	/* leaf but for m6_memory's; guards all below */
 	uint32_t policy;	/* M6NPU_ROUTER_* */
+	uint32_t quota;
 	uint64_t stamp;
 	struct m6_router_counters counters;
 	struct m6_router_entry entry[M6NPU_ROUTER_ENTRIES];
@@ -59,20 +60,37 @@ void m6_router_reset(struct m6_router *router);
 
 /* -EINVAL: no such policy. Off empties the cache. */
 int m6_router_set_policy(struct m6_router *router, uint32_t policy);
+/* -EINVAL: none, or more than there are. */
+int m6_router_set_quota(struct m6_router *router, uint32_t quota);
+uint32_t m6_router_quota(struct m6_router *router);
 void m6_router_invalidate(struct m6_router *router, uint32_t asid);
+void m6_router_forget(struct m6_router *router,
+		      const struct m6_router_key *key);
 /* As in M6NPU_REG_ROUTER_OCCUPANCY. */
 uint32_t m6_router_occupancy(struct m6_router *router);
 void m6_router_counters(struct m6_router *router,
 			struct m6_router_counters *counters);
 
+/* How to read an entry of the table: 0 or -errno. */
+struct m6_router_table {
+	int (*load)(void *opaque, const struct m6_router_key *key,
+		    struct m6npu_expert *value);
+	void *opaque;
+};
+
 /*
- * @load reads the table's entry (0 or -errno). It is called under the lock, so
- * that an invalidation can't fall between reading and keeping.
+ * The table is read under the lock, so that an invalidation can't fall between
+ * reading and keeping. What is counted is added to @mine as well.
  */
 enum m6_router_found
 m6_router_find(struct m6_router *router, const struct m6_router_key *key,
-	       int (*load)(void *opaque, const struct m6_router_key *key,
-			   struct m6npu_expert *value),
-	       void *opaque, struct m6npu_expert *value);
+	       const struct m6_router_table *table, struct m6npu_expert *value,
+	       struct m6_router_counters *mine);
+/* For somebody who will ask later: counts evictions only. */
+enum m6_router_found
+m6_router_prefetch(struct m6_router *router, const struct m6_router_key *key,
+		   const struct m6_router_table *table,
+		   struct m6npu_expert *value,
+		   struct m6_router_counters *mine);
 
 #endif

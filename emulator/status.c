@@ -83,7 +83,18 @@ static void add_router(struct text *text, struct m6_device *dev)
 	add(text, "\"misses\":%llu,\"evictions\":%llu,\"faults\":%llu,",
 	    (unsigned long long)c.misses, (unsigned long long)c.evictions,
 	    (unsigned long long)c.faults);
-	add(text, "\"full\":%llu},", (unsigned long long)c.full);
+	add(text, "\"full\":%llu,\"quota\":%u},", (unsigned long long)c.full,
+	    m6_router_quota(&dev->router));
+}
+
+static void add_sram(struct text *text, struct m6_device *dev)
+{
+	struct m6_sram_state s;
+
+	m6_sram_read(&dev->slots, &s);
+	add(text, "\"sram\":{\"room\":%u,\"used\":%u,\"hits\":%llu,", s.room,
+	    s.used, (unsigned long long)s.hits);
+	add(text, "\"prefetches\":%llu},", (unsigned long long)s.fetches);
 }
 
 static void add_vectors(struct text *text, struct m6_device *dev)
@@ -111,6 +122,7 @@ int m6_device_status_json(struct m6_device *dev, char *buffer, size_t bytes)
 	add_clock(&text, dev);
 	add_rings(&text, dev);
 	add_router(&text, dev);
+	add_sram(&text, dev);
 	add(&text, "\"tlb\":{\"hits\":%llu,\"misses\":%llu},",
 	    (unsigned long long)atomic_load(&dev->mmu.hits),
 	    (unsigned long long)atomic_load(&dev->mmu.misses));

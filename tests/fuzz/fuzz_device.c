@@ -19,6 +19,7 @@
 #define EXPERTS		0x060000u
 #define EXCEPTIONS	0x070000u
 #define STATUS		0x080000u
+#define STATS		0x082000u
 #define DATA		0x100000u
 #define DATA_BYTES	0x100000u
 #define VA		0x2000000ull
@@ -48,6 +49,7 @@ static void fill_tables(void)
 	as->expert_table = EXPERTS;
 	as->expert_layers = 2;
 	as->experts_per_layer = 8;
+	as->layer_stats = STATS;
 	((uint64_t *)(ram + PGD))[1] = PT | M6NPU_PTE_VALID;
 	/* Half of it contiguous, half in reverse. */
 	for (uint32_t i = 0; i < 128; i++)

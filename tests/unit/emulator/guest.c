@@ -64,10 +64,22 @@ struct m6npu_as *guest_as(struct guest *guest, unsigned int asid)
 	memset(as, 0, sizeof(*as));
 	as->pgd = GUEST_PGD;
 	as->expert_table = GUEST_EXPERTS;
-	as->expert_layers = 4;
-	as->experts_per_layer = 256;
+	as->expert_layers = GUEST_LAYERS;
+	as->experts_per_layer = GUEST_LAYER_EXPERTS;
 	as->valid = 1;
 	return as;
+}
+
+struct m6npu_expert *guest_expert(struct guest *guest, uint32_t layer,
+				  uint32_t expert)
+{
+	return (struct m6npu_expert *)(guest->ram + GUEST_EXPERTS) +
+	       layer * GUEST_LAYER_EXPERTS + expert;
+}
+
+struct m6npu_layer_stats *guest_stats(struct guest *guest, uint32_t layer)
+{
+	return (struct m6npu_layer_stats *)(guest->ram + GUEST_STATS) + layer;
 }
 
 uint64_t *guest_pte(struct guest *guest, uint64_t va)

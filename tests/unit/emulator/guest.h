@@ -25,6 +25,9 @@
 #define GUEST_EXCEPTIONS	0x090000u	/* 256 records */
 #define GUEST_STATUS(n)		(0x0a0000u + (n) * 64u)
 #define GUEST_EXPERTS		0x0c0000u
+#define GUEST_STATS		0x0e0000u
+#define GUEST_LAYERS		4u
+#define GUEST_LAYER_EXPERTS	256u
 #define GUEST_DATA		0x100000u
 #define GUEST_DATA_BYTES	0x400000u
 #define GUEST_VA		0x2000000ull	/* second 32 MiB */
@@ -65,6 +68,10 @@ struct m6npu_ring_entry *guest_job(struct guest *guest, unsigned int ring,
 				   uint64_t offset,
 				   const struct m6npu_cmd *cmds,
 				   uint32_t count, uint64_t fence);
+/* An entry of the expert table, and what the device counted in a layer. */
+struct m6npu_expert *guest_expert(struct guest *guest, uint32_t layer,
+				  uint32_t expert);
+struct m6npu_layer_stats *guest_stats(struct guest *guest, uint32_t layer);
 void guest_submit(struct guest *guest, unsigned int ring);
 struct m6npu_job_status *guest_status(struct guest *guest, uint64_t fence);
 /* What is in the record of the job with @fence: that, or 0. */
@@ -94,7 +101,9 @@ struct m6npu_exception *guest_exception(struct guest *guest, uint32_t index);
  *	BARRIER		nothing; costs args.word[0] DRAM bytes and word[1] << 16
  *			multiply-accumulates
  *	MOE_FFN		looks experts word[0] .. word[0] + word[1] - 1 of
- *			`layer` up, and stores their addresses at operand 0
+ *			`layer` up, stores their addresses at operand 0, and
+ *			costs their bytes, of SRAM or DRAM
+ *	EXPERT_PREFETCH	those, if word[2] reaches the threshold
  *	ROPE		waits until it is cancelled
  * anything else is illegal.
  */

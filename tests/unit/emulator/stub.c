@@ -74,24 +74,49 @@ static uint32_t timestamp(struct m6_job *job, const struct m6npu_cmd *cmd)
 	return 0;
 }
 
-static uint32_t experts(struct m6_job *job, const struct m6npu_cmd *cmd)
+/* The experts a command names; how many. */
+static uint32_t named(const struct m6npu_cmd *cmd, uint32_t *ids)
+{
+	uint32_t count = cmd->args.word[1];
+
+	if (count > M6NPU_MAX_EXPERTS_PER_LAYER)
+		count = M6NPU_MAX_EXPERTS_PER_LAYER;
+	for (uint32_t i = 0; i < count; i++)
+		ids[i] = cmd->args.word[0] + i;
+	return count;
+}
+
+static uint32_t experts(struct m6_job *job, const struct m6npu_cmd *cmd,
+			struct m6_cost *cost)
 {
 	struct m6npu_expert found[M6NPU_MAX_EXPERTS_PER_LAYER];
 	uint32_t ids[M6NPU_MAX_EXPERTS_PER_LAYER];
-	uint32_t count = cmd->args.word[1], code;
+	uint32_t count = named(cmd, ids), code;
 	struct m6_span dst;
 
-	if (count > M6NPU_MAX_EXPERTS_PER_LAYER)
-		return M6NPU_EXC_ILLEGAL_COMMAND;
-	for (uint32_t i = 0; i < count; i++)
-		ids[i] = cmd->args.word[0] + i;
 	code = m6_job_map(job, cmd->operand[0], count * sizeof(uint64_t), true,
 			  &dst);
 	if (!code)
 		code = m6_job_experts(job, cmd->layer, ids, count, found);
 	for (uint32_t i = 0; !code && i < count; i++)
 		memcpy((uint64_t *)dst.host + i, &found[i].addr, 8);
+	for (uint32_t i = 0; !code && i < count; i++)
+		if (m6_job_expert_in_sram(job, cmd->layer, ids[i]))
+			cost->sram_bytes += found[i].size;
+		else
+			cost->dram_bytes += found[i].size;
 	return code;
+}
+
+/* All are equally likely. */
+static uint32_t prefetch(struct m6_job *job, const struct m6npu_cmd *cmd)
+{
+	uint32_t ids[M6NPU_MAX_EXPERTS_PER_LAYER];
+	uint32_t count = named(cmd, ids);
+
+	if (cmd->args.word[2] >= m6_job_threshold(job))
+		m6_job_prefetch(job, cmd->layer, ids, count);
+	return 0;
 }
 
 static uint32_t wait_for_cancel(struct m6_job *job)
@@ -117,7 +142,9 @@ uint32_t m6_exec_command(struct m6_exec *exec, struct m6_job *job,
 	case M6NPU_OP_TIMESTAMP:
 		return timestamp(job, cmd);
 	case M6NPU_OP_MOE_FFN:
-		return experts(job, cmd);
+		return experts(job, cmd, cost);
+	case M6NPU_OP_EXPERT_PREFETCH:
+		return prefetch(job, cmd);
 	case M6NPU_OP_ROPE:
 		return wait_for_cancel(job);
 	default:

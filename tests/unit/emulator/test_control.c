@@ -72,7 +72,9 @@ int main(void)
 	struct guest guest;
 
 	guest_init(&guest);
-	ok(good(&guest, "status") && strstr(answer, "\"rings\":[{"), "status");
+	ok(good(&guest, "status") && strstr(answer, "\"rings\":[{") &&
+	   strstr(answer, "\"quota\":128}") &&
+	   strstr(answer, "\"sram\":{\"room\":4194304,"), "status");
 	ok(good(&guest, "help") && strstr(answer, "inject unit-hang RING"),
 	   "help");
 	ok(good(&guest, "advance 1000") && good(&guest, "reset"), "advance");

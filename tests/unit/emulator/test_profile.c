@@ -44,6 +44,13 @@ int main(int argc, char **argv)
 	   profile.dram_mb_s == 230000, "another one");
 	ok(!load(&profile, "[opp]\n750=700\n900 = 900\n") &&
 	   profile.opp_count == 2 && profile.opp[1].mhz == 900, "own OPPs");
+	ok(!load(&profile, "[storage]\nnvme_mb_s = 700\n[dry]\nseed = 7\n"
+		 "zipf_permille = 0\n") &&
+	   profile.nvme_mb_s == 700 && profile.dry.seed == 7 &&
+	   !profile.dry.zipf_permille && profile.dry.topic_length == 16,
+	   "a disk, and routing");
+	ok(load(&profile, "[dry]\npredict_permille = 1001\n") == -EINVAL, "%s",
+	   error);
 	ok(load(&profile, "[opp]\n900 = 900\n") == -EINVAL, "%s", error);
 	ok(load(&profile, "[opp]\n900 = 900\n750 = 800\n") == -EINVAL, "%s",
 	   error);

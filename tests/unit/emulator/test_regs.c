@@ -14,6 +14,7 @@ static void test_access(struct guest *guest)
 
 	ok(guest_read(guest, M6NPU_REG_ID) == M6NPU_ID_VALUE, "ID");
 	ok(guest_read(guest, M6NPU_REG_STATUS) == M6NPU_STATUS_READY, "ready");
+	ok(guest_read(guest, M6NPU_REG_ROUTER_QUOTA) == 128, "no quota");
 	ok(guest_read(guest, M6NPU_REG_SRAM_SIZE) == 4u << 20, "SRAM size");
 	ok(guest_read(guest, M6NPU_REG_FW_VERSION) == 0x02030100, "version");
 	guest_write(guest, M6NPU_REG_ID, 0);
@@ -55,6 +56,8 @@ static void test_sweep(struct guest *guest)
 	   !guest_read(guest, M6NPU_REG_EXC_SIZE) &&
 	   guest_read(guest, M6NPU_REG_ROUTER_THRESHOLD) == 950 &&
 	   guest_read(guest, M6NPU_REG_ROUTER_POLICY) == M6NPU_ROUTER_LRU &&
+	   guest_read(guest, M6NPU_REG_ROUTER_QUOTA) == 128 &&
+	   !guest_read(guest, M6NPU_REG_ROUTER_INVALIDATE) &&
 	   guest_read(guest, M6NPU_REG_FREQ_REQUEST_MHZ) == 1200,
 	   "a reset restores them");
 }
@@ -83,6 +86,10 @@ static void test_refused(struct guest *guest)
 	guest_write(guest, M6NPU_REG_ROUTER_THRESHOLD, 850);
 	guest_write(guest, M6NPU_REG_ROUTER_THRESHOLD, 1001);
 	ok(guest_read(guest, M6NPU_REG_ROUTER_THRESHOLD) == 850, "threshold");
+	guest_write(guest, M6NPU_REG_ROUTER_QUOTA, 40);
+	guest_write(guest, M6NPU_REG_ROUTER_QUOTA, 0);
+	guest_write(guest, M6NPU_REG_ROUTER_QUOTA, 129);
+	ok(guest_read(guest, M6NPU_REG_ROUTER_QUOTA) == 40, "quota");
 	guest_write(guest, M6NPU_REG_FREQ_REQUEST_MHZ, 500);
 	guest_write(guest, M6NPU_REG_FREQ_REQUEST_MHZ, 501);
 	ok(guest_read(guest, M6NPU_REG_FREQ_REQUEST_MHZ) == 500 &&

@@ -322,122 +322,6 @@ static void test_hang(struct guest *guest)
 	ok(!run(guest, 0, &cmd, 1, 35), "for good");
 }
 
-static void set_expert(struct guest *guest, uint32_t layer, uint32_t expert,
-		       uint32_t state)
-{
-	struct m6npu_expert *table = (void *)(guest->ram + GUEST_EXPERTS);
-
-	table[layer * 256 + expert] = (struct m6npu_expert) {
-		.addr = GUEST_VA + expert * 64,
-		.size = 64,
-		.flags = state,
-		.priority = 500,
-	};
-}
-
-static struct m6npu_cmd cmd_experts(uint32_t layer, uint32_t first,
-				    uint32_t count)
-{
-	struct m6npu_cmd cmd = {
-		.opcode = M6NPU_OP_MOE_FFN,
-		.layer = layer,
-		.operand = { 0x10000 },
-	};
-
-	cmd.args.word[0] = first;
-	cmd.args.word[1] = count;
-	return cmd;
-}
-
-static void test_stall(struct guest *guest)
-{
-	struct m6npu_cmd cmd = cmd_experts(1, 60, 8);
-	uint32_t tail = guest_read(guest, M6NPU_REG_EXC_TAIL);
-	unsigned int irqs = guest_irqs(guest, M6NPU_VEC_EXPERT);
-	struct m6npu_exception *a = guest_exception(guest, tail);
-	struct m6npu_exception *b = guest_exception(guest, tail + 1);
-	struct m6npu_exception *c = guest_exception(guest, tail + 2);
-	struct m6npu_job_status *status = guest_status(guest, 40);
-
-	for (uint32_t i = 0; i < 256; i++)
-		set_expert(guest, 1, i, i == 61 || i == 64 || i == 66 ?
-			   M6NPU_EXPERT_ABSENT : M6NPU_EXPERT_RESIDENT);
-	guest_job(guest, 0, CMDS, &cmd, 1, 40);
-	guest_submit(guest, 0);
-	ok(guest_wait_status(guest, 0, M6NPU_RING_STATUS_STALLED), "stalls");
-	ok(guest_read(guest, M6NPU_REG_EXC_TAIL) == tail + 2 &&
-	   a->code == M6NPU_EXC_EXPERT_FAULT && a->layer == 1 &&
-	   a->expert_base == 0 && a->mask == 1ull << 61 &&
-	   a->fence_value == 40 && b->expert_base == 64 && b->mask == 5,
-	   "one record for every 64 experts");
-	ok(guest_irqs(guest, M6NPU_VEC_EXPERT) == irqs + 2, "their vector");
-	set_expert(guest, 1, 61, M6NPU_EXPERT_RESIDENT);
-	set_expert(guest, 1, 64, M6NPU_EXPERT_RESIDENT);
-	guest_ring_write(guest, 0, M6NPU_RING_RESUME, 1);
-	while (guest_read(guest, M6NPU_REG_EXC_TAIL) != tail + 3)
-		;
-	ok(c->expert_base == 64 && c->mask == 4, "posts what is missing still");
-	set_expert(guest, 1, 66, M6NPU_EXPERT_RESIDENT);
-	/* Likely before it waits again: a resume is never lost. */
-	guest_ring_write(guest, 0, M6NPU_RING_RESUME, 1);
-	ok(guest_wait(guest, 40) && !status->code, "goes on");
-	ok(status->expert_faults == 4, "counts faults: %u",
-	   status->expert_faults);
-	ok(((uint64_t *)guest_data(guest, 0x10000))[7] == GUEST_VA + 67 * 64,
-	   "finds the experts");
-
-	/* Abort and reset end a stall. */
-	set_expert(guest, 2, 0, M6NPU_EXPERT_ABSENT);
-	cmd = cmd_experts(2, 0, 1);
-	guest_job(guest, 0, CMDS, &cmd, 1, 41);
-	guest_submit(guest, 0);
-	guest_wait_status(guest, 0, M6NPU_RING_STATUS_STALLED);
-	guest_ring_write(guest, 0, M6NPU_RING_ABORT, 41);
-	ok(guest_wait(guest, 41) &&
-	   guest_status(guest, 41)->code == M6NPU_EXC_ABORTED,
-	   "abort a stalled job");
-	guest_job(guest, 0, CMDS, &cmd, 1, 42);
-	guest_submit(guest, 0);
-	guest_wait_status(guest, 0, M6NPU_RING_STATUS_STALLED);
-	guest_ring_write(guest, 0, M6NPU_RING_CTRL, M6NPU_RING_CTRL_RESET);
-	ok(guest_wait_status(guest, 0, M6NPU_RING_STATUS_RESET_DONE) &&
-	   !guest_fence(guest, 42), "reset a stalled ring");
-	guest_setup_ring(guest, 0);
-	cmd = cmd_experts(4, 0, 1);
-	ok(run(guest, 0, &cmd, 1, 43) == M6NPU_EXC_BOUNDS, "no such layer");
-	cmd = cmd_experts(0, 256, 1);
-	ok(run(guest, 0, &cmd, 1, 43) == M6NPU_EXC_BOUNDS, "no such expert");
-}
-
-static void test_router_full(struct guest *guest)
-{
-	struct m6npu_cmd cmds[2];
-	uint32_t tail = guest_read(guest, M6NPU_REG_EXC_TAIL);
-	unsigned int wrong = 0;
-
-	guest_invalidate(guest);
-	for (uint32_t i = 0; i < 256; i++)
-		set_expert(guest, 3, i, M6NPU_EXPERT_PINNED);
-	cmds[0] = cmd_experts(3, 0, 140);
-	cmds[1] = cmd_experts(3, 100, 100);
-	ok(!run(guest, 0, cmds, 2, 44), "more pins than the cache holds");
-	ok(guest_read(guest, M6NPU_REG_EXC_TAIL) == tail + 1 &&
-	   guest_exception(guest, tail)->code == M6NPU_EXC_ROUTER_CACHE_FULL &&
-	   guest_exception(guest, tail)->layer == 3 &&
-	   guest_exception(guest, tail)->expert_base == 128,
-	   "reported once a job");
-	ok(guest_read(guest, M6NPU_REG_ROUTER_OCCUPANCY) == (128 | 128 << 16),
-	   "occupancy");
-	for (uint64_t i = 0; i < 100; i++)
-		wrong += ((uint64_t *)guest_data(guest, 0x10000))[i] !=
-			 GUEST_VA + (100 + i) * 64;
-	ok(!wrong, "and every translation is right");
-	ok(guest_read64(guest, M6NPU_REG_ROUTER_FULL_LO) == 12 + 72,
-	   "counted: %llu", (unsigned long long)
-	   guest_read64(guest, M6NPU_REG_ROUTER_FULL_LO));
-	guest_invalidate(guest);
-}
-
 static void test_step(struct guest *guest)
 {
 	struct m6npu_cmd cmd = cmd_fill(0, 4, 9);
@@ -517,8 +401,6 @@ int main(void)
 	test_reset(&guest);
 	test_abort(&guest);
 	test_hang(&guest);
-	test_stall(&guest);
-	test_router_full(&guest);
 	test_step(&guest);
 	test_device_reset(&guest);
 	test_unmap(&guest);

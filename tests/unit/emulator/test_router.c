@@ -6,8 +6,8 @@
 
 #include "../tap.h"
 #include "router.h"
-#include "sram.h"
 
+#define SPACES		4
 #define LAYERS		4
 #define EXPERTS		96
 #define STEPS		20000
@@ -24,6 +24,8 @@ static int load(void *opaque, const struct m6_router_key *key,
 	return 0;
 }
 
+static const struct m6_router_table loader = { load, NULL };
+
 /* A list in order of use, the most recent last. */
 struct model {
 	struct {
@@ -32,6 +34,8 @@ struct model {
 	} entry[M6NPU_ROUTER_ENTRIES];
 	unsigned int count;
 	uint32_t policy;
+	uint32_t quota;
+	unsigned int held[SPACES + 1];
 	struct m6_router_counters counters;
 };
 
@@ -47,31 +51,88 @@ static void model_remove(struct model *model, unsigned int at)
 	model->count--;
 }
 
-static int model_victim(const struct model *model)
+static void model_count(struct model *model)
 {
-	int victim = -1;
+	memset(model->held, 0, sizeof(model->held));
+	for (unsigned int i = 0; i < model->count; i++)
+		model->held[model->entry[i].key.asid]++;
+}
+
+/* By policy, of those of @asid (0: all) that hold @held (0: any) entries. */
+static int model_pick(const struct model *model, uint32_t asid,
+		      unsigned int held, bool pins)
+{
+	int best = -1;
 
 	for (unsigned int i = 0; i < model->count; i++) {
 		const struct m6npu_expert *value = &model->entry[i].value;
+		uint32_t owner = model->entry[i].key.asid;
 
-		if (pinned(value))
+		if (pinned(value) != pins || (asid && owner != asid) ||
+		    (held && model->held[owner] != held))
 			continue;
-		if (victim < 0)
-			victim = i;
-		else if (model->policy == M6NPU_ROUTER_PRIORITY_LRU &&
-			 value->priority <
-			 model->entry[victim].value.priority)
-			victim = i;
+		if (best < 0 || (model->policy == M6NPU_ROUTER_PRIORITY_LRU &&
+		    value->priority < model->entry[best].value.priority))
+			best = i;
 	}
-	return victim;
+	return best;
+}
+
+/* What the richest one has that has any with or without pins. */
+static unsigned int model_most(const struct model *model, bool pins)
+{
+	unsigned int most = 0;
+
+	for (unsigned int i = 0; i < model->count; i++) {
+		unsigned int held = model->held[model->entry[i].key.asid];
+
+		if (pinned(&model->entry[i].value) == pins && held > most)
+			most = held;
+	}
+	return most;
+}
+
+/* The rules of M6NPU_REG_ROUTER_QUOTA, one after the other. */
+static int model_victim(struct model *model, uint32_t asid)
+{
+	model_count(model);
+	if (model->held[asid] >= model->quota)
+		return model_pick(model, asid, 0, false);
+	for (int pins = 0; pins < 2; pins++) {
+		unsigned int most = model_most(model, pins);
+
+		if (most > model->quota)
+			return model_pick(model, 0, most, pins);
+	}
+	return model_pick(model, 0, 0, false);
+}
+
+static enum m6_router_found model_keep(struct model *model,
+				       const struct m6_router_key *key,
+				       const struct m6npu_expert *value)
+{
+	int victim;
+
+	if (model->policy == M6NPU_ROUTER_OFF)
+		return M6_ROUTER_MISS;
+	if (model->count == M6NPU_ROUTER_ENTRIES) {
+		victim = model_victim(model, key->asid);
+		if (victim < 0) {
+			model->counters.full++;
+			return M6_ROUTER_MISS_FULL;
+		}
+		model_remove(model, victim);
+		model->counters.evictions++;
+	}
+	model->entry[model->count].key = *key;
+	model->entry[model->count++].value = *value;
+	return M6_ROUTER_MISS;
 }
 
 static enum m6_router_found model_find(struct model *model,
 				       const struct m6_router_key *key,
 				       struct m6npu_expert *value)
 {
-	int victim;
-
 	for (unsigned int i = 0; i < model->count; i++) {
 		if (memcmp(&model->entry[i].key, key, sizeof(*key)))
 			continue;
@@ -88,20 +149,27 @@ static enum m6_router_found model_find(struct model *model,
 		model->counters.faults++;
 		return M6_ROUTER_ABSENT;
 	}
-	if (model->policy == M6NPU_ROUTER_OFF)
-		return M6_ROUTER_MISS;
-	if (model->count == M6NPU_ROUTER_ENTRIES) {
-		victim = model_victim(model);
-		if (victim < 0) {
-			model->counters.full++;
-			return M6_ROUTER_MISS_FULL;
-		}
-		model_remove(model, victim);
-		model->counters.evictions++;
-	}
-	model->entry[model->count].key = *key;
-	model->entry[model->count++].value = *value;
-	return M6_ROUTER_MISS;
+	return model_keep(model, key, value);
+}
+
+/* The same, but for what it counts. */
+static enum m6_router_found model_prefetch(struct model *model,
+					   const struct m6_router_key *key,
+					   struct m6npu_expert *value)
+{
+	struct m6_router_counters before = model->counters;
+	enum m6_router_found found = model_find(model, key, value);
+
+	before.evictions = model->counters.evictions;
+	model->counters = before;
+	return found;
+}
+
+static void model_forget(struct model *model, const struct m6_router_key *key)
+{
+	for (unsigned int i = model->count; i--; )
+		if (!memcmp(&model->entry[i].key, key, sizeof(*key)))
+			model_remove(model, i);
 }
 
 static void model_invalidate(struct model *model, uint32_t asid)
@@ -133,105 +201,180 @@ static struct m6_router_key random_key(void)
 	int a = rand() % EXPERTS, b = rand() % EXPERTS;
 
 	return (struct m6_router_key) {
-		.asid = 1 + rand() % 2,
+		.asid = 1 + rand() % SPACES,
 		.layer = rand() % LAYERS,
 		.expert = a < b ? a : b,
 	};
 }
 
-static bool same_counters(struct m6_router *router, const struct model *model)
+static struct m6_router router;
+static struct model model;
+static struct m6_router_counters mine;
+
+/* What the host does now and then, with experts that come and go. */
+static void disturb(void)
+{
+	struct m6_router_key key = random_key();
+	uint32_t asid = rand() % (SPACES + 1);
+
+	if (rand() % 40 == 0) {
+		key = random_key();
+		table[key.layer][key.expert].flags = rand() % 3;
+		table[key.layer][key.expert].addr += 64;
+		for (key.asid = 1; key.asid <= SPACES; key.asid++) {
+			m6_router_forget(&router, &key);
+			model_forget(&model, &key);
+		}
+	}
+	if (rand() % 2000 == 0) {
+		asid = asid ? asid : M6NPU_AS_INVALIDATE_ALL;
+		m6_router_invalidate(&router, asid);
+		model_invalidate(&model, asid);
+	}
+	if (rand() % 500 == 0) {
+		model.quota = 1 + rand() % M6NPU_ROUTER_ENTRIES;
+		m6_router_set_quota(&router, model.quota);
+	}
+}
+
+/* True if the two agree, and on the truth. */
+static bool look_up(void)
+{
+	struct m6_router_key key = random_key();
+	struct m6npu_expert a = { 0 }, b = { 0 };
+	enum m6_router_found found, wanted;
+
+	if (rand() % 8) {
+		found = m6_router_find(&router, &key, &loader, &a, &mine);
+		wanted = model_find(&model, &key, &b);
+	} else {
+		found = m6_router_prefetch(&router, &key, &loader, &a, &mine);
+		wanted = model_prefetch(&model, &key, &b);
+	}
+	return found == wanted && !memcmp(&a, &b, sizeof(a)) &&
+	       !memcmp(&a, &table[key.layer][key.expert], sizeof(a));
+}
+
+static bool same_counters(void)
 {
 	struct m6_router_counters counters;
 
-	m6_router_counters(router, &counters);
-	return !memcmp(&counters, &model->counters, sizeof(counters));
+	m6_router_counters(&router, &counters);
+	return !memcmp(&counters, &model.counters, sizeof(counters)) &&
+	       !memcmp(&counters, &mine, sizeof(counters));
 }
 
 static void run(uint32_t policy, unsigned int pins, const char *name)
 {
-	static struct m6_router router;
-	static struct model model;
 	unsigned int wrong = 0;
 
 	memset(&model, 0, sizeof(model));
+	memset(&mine, 0, sizeof(mine));
 	m6_router_init(&router);
 	m6_router_set_policy(&router, policy);
 	model.policy = policy;
+	model.quota = M6NPU_ROUTER_ENTRIES;
 	srand(policy * 100 + pins);
 	fill_table(pins);
 	for (int i = 0; i < STEPS; i++) {
-		struct m6_router_key key = random_key();
-		struct m6npu_expert a = { 0 }, b = { 0 };
-		uint32_t asid = rand() % 3;
-
-		if (rand() % 2000 == 0) {
-			asid = asid ? asid : M6NPU_AS_INVALIDATE_ALL;
-			m6_router_invalidate(&router, asid);
-			model_invalidate(&model, asid);
-		}
-		wrong += m6_router_find(&router, &key, load, NULL, &a) !=
-			 model_find(&model, &key, &b);
-		wrong += memcmp(&a, &b, sizeof(a)) != 0;
+		disturb();
+		wrong += !look_up();
 	}
 	ok(!wrong, "%s, %u%% pinned: %u lookups differ", name, pins, wrong);
-	ok(same_counters(&router, &model), "%s, %u%% pinned: counters", name,
-	   pins);
+	ok(same_counters(), "%s, %u%% pinned: counters", name, pins);
 	ok((m6_router_occupancy(&router) & 0xffff) == model.count,
 	   "%s, %u%% pinned: occupancy %u", name, pins, model.count);
 	m6_router_destroy(&router);
 }
 
-static void test_edges(void)
+static enum m6_router_found find(uint32_t asid, uint32_t layer, uint32_t expert)
 {
-	static struct m6_router router;
-	struct m6_router_key key = { 1, LAYERS, 0 };
+	struct m6_router_key key = { asid, layer, expert };
 	struct m6npu_expert value;
 
+	return m6_router_find(&router, &key, &loader, &value, &mine);
+}
+
+/* Two rounds, so that the second tells what the first one left. */
+static unsigned int hits_of(uint32_t asid, uint32_t layer, uint32_t count)
+{
+	unsigned int hits = 0;
+
+	for (uint32_t i = 0; i < count; i++)
+		hits += find(asid, layer, i) == M6_ROUTER_HIT;
+	return hits;
+}
+
+static void set_layer(uint32_t layer, uint32_t state)
+{
+	for (uint32_t i = 0; i < EXPERTS; i++)
+		table[layer][i].flags = state;
+}
+
+static void test_quota(void)
+{
+	m6_router_init(&router);
+	set_layer(0, M6NPU_EXPERT_RESIDENT);
+	set_layer(1, M6NPU_EXPERT_PINNED);
+	set_layer(2, M6NPU_EXPERT_PINNED);
+	ok(m6_router_quota(&router) == M6NPU_ROUTER_ENTRIES, "no quota");
+	ok(m6_router_set_quota(&router, 0) == -EINVAL &&
+	   m6_router_set_quota(&router, M6NPU_ROUTER_ENTRIES + 1) == -EINVAL &&
+	   !m6_router_set_quota(&router, 42), "quotas that can't be");
+	/* Space 1 has 40; space 2 goes through more than the cache holds. */
+	hits_of(1, 0, 40);
+	for (int i = 0; i < 4; i++)
+		hits_of(2, i % 2 ? 1 : 0, EXPERTS);
+	ok(hits_of(1, 0, 40) == 40, "who has less than the quota keeps it");
+	/* Space 2 has all else, pinned; space 3 is entitled to 42 of it. */
+	m6_router_invalidate(&router, 2);
+	hits_of(2, 1, EXPERTS);
+	ok(m6_router_occupancy(&router) == (128 | 88 << 16),
+	   "what is free goes to anybody");
+	hits_of(3, 0, 42);
+	ok(hits_of(3, 0, 42) == 42 && hits_of(1, 0, 40) == 40 &&
+	   m6_router_occupancy(&router) == (128 | 46 << 16),
+	   "pins beyond the quota make room");
+	m6_router_invalidate(&router, M6NPU_AS_INVALIDATE_ALL);
+	hits_of(2, 1, EXPERTS);
+	hits_of(3, 2, 32);
+	ok(find(2, 2, 0) == M6_ROUTER_MISS_FULL &&
+	   find(3, 2, 32) == M6_ROUTER_MISS && find(3, 2, 0) == M6_ROUTER_HIT,
+	   "beyond it the own pins are in the way, not others'");
+	m6_router_reset(&router);
+	ok(m6_router_quota(&router) == M6NPU_ROUTER_ENTRIES, "reset");
+	m6_router_destroy(&router);
+}
+
+static void test_forget(void)
+{
+	struct m6_router_key key = { 1, 0, 7 };
+
+	m6_router_init(&router);
+	set_layer(0, M6NPU_EXPERT_RESIDENT);
+	hits_of(1, 0, 20);
+	find(2, 0, 7);
+	m6_router_forget(&router, &key);
+	m6_router_forget(&router, &key);
+	ok(hits_of(1, 0, 20) == 19 && find(2, 0, 7) == M6_ROUTER_HIT,
+	   "one expert is forgotten, and nothing else");
+	m6_router_destroy(&router);
+}
+
+static void test_edges(void)
+{
 	m6_router_init(&router);
 	ok(m6_router_set_policy(&router, 3) == -EINVAL, "no such policy");
-	ok(m6_router_find(&router, &key, load, NULL, &value) ==
-	   M6_ROUTER_ERROR, "a table that can't be read");
-	key.layer = 0;
+	ok(find(1, LAYERS, 0) == M6_ROUTER_ERROR,
+	   "a table that can't be read");
 	table[0][0].flags = M6NPU_EXPERT_RESIDENT;
-	m6_router_find(&router, &key, load, NULL, &value);
+	find(1, 0, 0);
 	ok(m6_router_occupancy(&router) == 1, "one entry");
 	m6_router_set_policy(&router, M6NPU_ROUTER_OFF);
 	ok(m6_router_occupancy(&router) == 0, "off empties it");
 	table[0][0].flags = 3;
-	ok(m6_router_find(&router, &key, load, NULL, &value) ==
-	   M6_ROUTER_ABSENT, "an unknown state is absent");
+	ok(find(1, 0, 0) == M6_ROUTER_ABSENT, "an unknown state is absent");
 	m6_router_destroy(&router);
-}
-
-/* Two experts of 1.9 MB fit, as they do on the board. */
-static void test_sram(void)
-{
-	const uint32_t bytes = 1900000;
-	struct m6_router_key key[3] = { { 1, 0, 0 }, { 1, 0, 1 }, { 2, 0, 0 } };
-	struct m6_sram sram;
-
-	m6_sram_init(&sram, 4u << 20);
-	ok(m6_sram_add(&sram, &key[0], bytes) &&
-	   m6_sram_add(&sram, &key[1], bytes) &&
-	   !m6_sram_add(&sram, &key[0], bytes), "two experts in SRAM");
-	ok(m6_sram_add(&sram, &key[2], bytes) &&
-	   m6_sram_holds(&sram, &key[0]) && !m6_sram_holds(&sram, &key[1]),
-	   "the third takes the older one's place");
-	ok(!m6_sram_add(&sram, &key[1], (4u << 20) + 1) &&
-	   !m6_sram_add(&sram, &key[1], 0), "what can't be");
-	m6_sram_invalidate(&sram, 2);
-	ok(m6_sram_holds(&sram, &key[0]) && !m6_sram_holds(&sram, &key[2]),
-	   "invalidate");
-	m6_sram_resize(&sram, bytes - 1);
-	ok(!m6_sram_holds(&sram, &key[0]) &&
-	   !m6_sram_add(&sram, &key[0], bytes), "less room");
-	for (uint16_t i = 0; i < 1000; i++) {
-		key[0].expert = i;
-		m6_sram_add(&sram, &key[0], 64);
-	}
-	ok(m6_sram_holds(&sram, &key[0]) &&
-	   sram.used == M6_SRAM_SLOTS * 64, "no more than there are slots");
-	m6_sram_destroy(&sram);
 }
 
 int main(void)
@@ -243,7 +386,8 @@ int main(void)
 		run(policy, 20, name[policy]);
 		run(policy, 100, name[policy]);
 	}
+	test_quota();
+	test_forget();
 	test_edges();
-	test_sram();
 	return done();
 }

@@ -11,6 +11,14 @@ struct m6_job *fake_create(void)
 
 	assert(job);
 	job->polls_left = UINT64_MAX;
+	job->threshold = 500;
+	job->dry = (struct m6_dry_routing){
+		.seed = 1,
+		.zipf_permille = 800,
+		.repeat_permille = 500,
+		.topic_length = 16,
+		.predict_permille = 800,
+	};
 	return job;
 }
 
@@ -178,6 +186,33 @@ uint32_t m6_job_experts(struct m6_job *job, uint32_t layer,
 	}
 	job->looked_up += count;
 	return 0;
+}
+
+bool m6_job_expert_in_sram(struct m6_job *job, uint32_t layer, uint32_t id)
+{
+	(void)layer;
+	job->sram_asked++;
+	return id < FAKE_EXPERTS && job->in_sram[id];
+}
+
+uint32_t m6_job_threshold(const struct m6_job *job)
+{
+	return job->threshold;
+}
+
+void m6_job_prefetch(struct m6_job *job, uint32_t layer, const uint32_t *ids,
+		     uint32_t count)
+{
+	assert(count <= M6NPU_MAX_EXPERTS_PER_LAYER);
+	job->prefetches++;
+	job->prefetched_layer = layer;
+	job->prefetched_count = count;
+	memcpy(job->prefetched, ids, count * sizeof(*ids));
+}
+
+const struct m6_dry_routing *m6_job_dry(const struct m6_job *job)
+{
+	return &job->dry;
 }
 
 bool m6_job_cancelled(const struct m6_job *job)

@@ -22,6 +22,14 @@ struct m6_job {
 	struct m6npu_expert experts[FAKE_EXPERTS];	/* of any layer */
 	uint32_t expert_code;		/* what a look-up returns */
 	uint32_t looked_up;		/* experts, in all */
+	bool in_sram[FAKE_EXPERTS];
+	uint32_t sram_asked;		/* for experts, in all */
+	uint32_t threshold;
+	uint32_t prefetches;		/* commands that asked for some */
+	uint32_t prefetched[M6NPU_MAX_EXPERTS_PER_LAYER];	/* the last */
+	uint32_t prefetched_count;
+	uint32_t prefetched_layer;
+	struct m6_dry_routing dry;
 	uint64_t polls_left;		/* before the job is cancelled */
 };
 

@@ -12,8 +12,6 @@
 #include "../tap.h"
 #include "fake.h"
 
-static unsigned int passed[256], refused[256];
-
 /* True once in @n. */
 static bool once(uint32_t n)
 {
@@ -94,10 +92,13 @@ static void scramble_experts(struct m6_job *job)
 	for (unsigned int i = 0; i < FAKE_EXPERTS; i++) {
 		job->experts[i].addr = fake_random() % 64 * 64;
 		job->experts[i].size = once(90) ? 100 : 0xffffffff;
+		job->experts[i].type = once(9) ? fake_random() % 10 : 0;
+		job->in_sram[i] = once(3);
 		if (once(300))
 			job->experts[i].addr = fake_random();
 	}
 	job->expert_code = once(50) ? M6NPU_EXC_EXPERT_FAULT : 0;
+	job->threshold = fake_random() % 1100;
 }
 
 /* Fields of one opcode; the words were filled with dim() before. */
@@ -194,6 +195,10 @@ static void router_args(struct m6npu_cmd *cmd)
 	cmd->args.router.flags = fake_random() % 5;
 	cmd->args.router.scale = any_float();
 	cmd->args.router.among = 0;
+	if (cmd->args.router.flags & M6NPU_ROUTER_CHANCE) {
+		cmd->args.router.among = small(8);
+		cmd->operand[3] = M6NPU_OPERAND_NONE;
+	}
 }
 
 /* Ids that fit are rare in memory of all kinds: let many be 512 experts. */
@@ -211,12 +216,30 @@ static void moe_args(struct m6npu_cmd *cmd)
 		cmd->args.moe.hidden = cmd->args.moe.ffn = 32 * small(4);
 }
 
+static void grouped_args(struct m6npu_cmd *cmd)
+{
+	moe_args(cmd);
+	cmd->flags = M6NPU_CMD_GROUPED;
+	cmd->args.moe.capacity = once(9) ? dim() : small(8);
+	cmd->args.moe.members = once(9) ? dim() : small(3);
+}
+
+static void combine_args(struct m6npu_cmd *cmd)
+{
+	uint32_t hidden = cmd->args.moe.hidden;
+
+	no_args(cmd);
+	cmd->args.moe.rows = small(20);
+	cmd->args.moe.k = small(8);
+	cmd->args.moe.hidden = hidden;
+}
+
 static void prefetch_args(struct m6npu_cmd *cmd)
 {
 	no_args(cmd);
 	cmd->args.moe.rows = small(20);
 	cmd->args.moe.k = small(8);
-	cmd->args.moe.experts = once(2) ? 0 : dim();
+	cmd->args.moe.experts = once(2) ? 512 : dim();
 }
 
 static void topk_args(struct m6npu_cmd *cmd)
@@ -248,10 +271,14 @@ static const struct {
 	{ M6NPU_OP_GATED_ADD, 3, add_args },
 	{ M6NPU_OP_ROUTER_TOPK, 4, router_args },
 	{ M6NPU_OP_MOE_FFN, 4, moe_args },
+	{ M6NPU_OP_MOE_FFN, 4, grouped_args },
 	{ M6NPU_OP_EXPERT_PREFETCH, 2, prefetch_args },
+	{ M6NPU_OP_MOE_COMBINE, 3, combine_args },
 	{ M6NPU_OP_TOPK, 3, topk_args },
 };
-static const unsigned int opcode_count = sizeof(opcodes) / sizeof(*opcodes);
+#define OPCODES	(sizeof(opcodes) / sizeof(*opcodes))
+
+static unsigned int passed[OPCODES], refused[OPCODES];
 
 /* Operands of one command sometimes share a region. */
 static uint64_t any_operand(unsigned int i)
@@ -263,13 +290,12 @@ static uint64_t any_operand(unsigned int i)
 	return M6NPU_OPERAND(i, once(2) ? 0 : fake_random() % 64 * 4);
 }
 
-static struct m6npu_cmd any_command(void)
+static struct m6npu_cmd any_command(unsigned int which)
 {
-	unsigned int which = fake_random() % opcode_count;
 	struct m6npu_cmd cmd = fake_command(opcodes[which].opcode);
 
 	if (once(3))
-		cmd.flags = fake_random() % 4;
+		cmd.flags = fake_random() % 8;
 	if (once(3))
 		cmd.layer = fake_random() % 300;
 	for (unsigned int i = 0; i < opcodes[which].operands; i++)
@@ -285,7 +311,8 @@ static struct m6npu_cmd any_command(void)
 
 static void run_one(struct m6_exec *exec, struct m6_job *job)
 {
-	struct m6npu_cmd cmd = any_command();
+	unsigned int which = fake_random() % OPCODES;
+	struct m6npu_cmd cmd = any_command(which);
 	struct m6_cost cost;
 	uint32_t code;
 
@@ -296,9 +323,9 @@ static void run_one(struct m6_exec *exec, struct m6_job *job)
 	job->polls_left = once(30) ? fake_random() % 20 : UINT64_MAX;
 	code = m6_exec_command(exec, job, &cmd, once(8), &cost);
 	if (code)
-		refused[cmd.opcode]++;
+		refused[which]++;
 	else
-		passed[cmd.opcode]++;
+		passed[which]++;
 }
 
 int main(int argc, char **argv)
@@ -317,13 +344,9 @@ int main(int argc, char **argv)
 	memset(fake_experts(job, 1, 1 << 20), 0x5a, 1 << 20);
 	while (count--)
 		run_one(exec, job);
-	for (unsigned int i = 0; i < opcode_count; i++) {
-		uint8_t opcode = opcodes[i].opcode;
-
-		ok(passed[opcode] && refused[opcode],
-		   "%s: %u ran, %u were refused", m6_opcode_name(opcode),
-		   passed[opcode], refused[opcode]);
-	}
+	for (unsigned int i = 0; i < OPCODES; i++)
+		ok(passed[i] && refused[i], "%s: %u ran, %u were refused",
+		   m6_opcode_name(opcodes[i].opcode), passed[i], refused[i]);
 	fake_destroy(job);
 	m6_exec_destroy(exec);
 	return done();
