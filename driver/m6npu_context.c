@@ -34,8 +34,9 @@
 #define ABORT_TIMEOUT		msecs_to_jiffies(2000)
 /* How long jobs that ended are waited for to be freed. */
 #define LINGER_TIMEOUT		msecs_to_jiffies(200)
-/* How often a job that should be waiting for an expert is looked at. */
-#define STALL_POLL		msecs_to_jiffies(4)
+/* How often a unit is asked whether its job waits for an expert. */
+#define STALL_POLL_MIN_NS	(20 * NSEC_PER_USEC)
+#define STALL_POLL_MAX_NS	(4 * NSEC_PER_MSEC)
 
 static struct workqueue_struct *m6npu_context_wq;
 
@@ -175,35 +176,47 @@ bool m6npu_context_has_jobs(struct m6npu_context *ctx)
 	return has_jobs;
 }
 
-static bool context_executes(struct m6npu_context *ctx, const u64 *running)
+/* Is there a ring of which @is is true for the job in @running? */
+static bool context_any(struct m6npu_context *ctx, const u64 *running,
+			bool (*is)(struct m6npu_ring *ring, u64 fence_value))
 {
 	unsigned int i;
 
 	for (i = 0; i < M6NPU_RINGS; i++) {
-		if (running[i] &&
-		    m6npu_ring_executes(&ctx->m6npu->ring[i], running[i]))
+		if (running[i] && is(&ctx->m6npu->ring[i], running[i]))
 			return true;
 	}
 	return false;
 }
 
+/*
+ * The end of a job wakes us, and so does the record that says that one waits.
+ * That may come before the ring's status says so, hence look again, soon at
+ * first; and it may get lost.
+ */
 int m6npu_context_wait_running(struct m6npu_context *ctx)
 {
-	u64 running[M6NPU_RINGS];
+	u64 running[M6NPU_RINGS], pause = STALL_POLL_MIN_NS;
 	unsigned int i;
-	long ret = 0;
+	int stalls;
+	long ret;
 
 	for (i = 0; i < M6NPU_RINGS; i++)
 		running[i] = m6npu_ring_serves(&ctx->m6npu->ring[i], ctx);
-	/*
-	 * The record that says that a job waits, and wakes us, may come before
-	 * the ring's status says so. Hence look again.
-	 */
-	while (!ret)
-		ret = wait_event_interruptible_timeout(ctx->jobs_wait,
-						       !context_executes(ctx, running),
-						       STALL_POLL);
-	return ret < 0 ? ret : 0;
+	for (;;) {
+		stalls = atomic_read(&ctx->stalls);
+		if (!context_any(ctx, running, m6npu_ring_executes))
+			return 0;
+		ret = wait_event_interruptible_hrtimeout(ctx->jobs_wait,
+							 atomic_read(&ctx->stalls) != stalls ||
+							 !context_any(ctx, running,
+								      m6npu_ring_runs),
+							 ns_to_ktime(pause));
+		if (ret == -ERESTARTSYS)
+			return ret;
+		pause = ret ? min(pause * 2, STALL_POLL_MAX_NS) :
+			      STALL_POLL_MIN_NS;
+	}
 }
 
 static bool context_is_served(struct m6npu_context *ctx)
@@ -263,10 +276,14 @@ static void context_end_running(struct m6npu_context *ctx)
  */
 void m6npu_context_stop(struct m6npu_context *ctx)
 {
+	unsigned int i;
+
 	m6npu_events_close(ctx);
 	m6npu_context_end(ctx, -ECANCELED);
 	context_drop_queued(ctx);
 	context_end_running(ctx);
+	for (i = 0; i < M6NPU_RINGS; i++)
+		m6npu_ring_forget(&ctx->m6npu->ring[i], ctx);
 	/* Not needed, but what the file held is then free when close returns. */
 	wait_event_timeout(ctx->jobs_wait, !atomic_read(&ctx->jobs_alive),
 			   LINGER_TIMEOUT);

@@ -76,6 +76,8 @@ struct m6npu_context {
 	struct m6npu_job_stats stats;
 	/** @jobs_alive: jobs that are not freed yet, ended or not */
 	atomic_t jobs_alive;
+	/** @stalls: times that the device said that a job waits for experts */
+	atomic_t stalls;
 	/** @jobs_wait: woken when a job ends, waits for an expert, is freed */
 	wait_queue_head_t jobs_wait;
 
@@ -83,6 +85,8 @@ struct m6npu_context {
 	bool events_open;
 	/** @events_lost: events for which the file had no space; likewise */
 	u64 events_lost;
+	/** @hints_lost: hints that had to leave space to others; likewise */
+	u64 hints_lost;
 };
 
 int m6npu_contexts_init(void);
@@ -102,7 +106,7 @@ bool m6npu_context_has_jobs(struct m6npu_context *ctx);
 /*
  * Waits until no job of this context that was running at the call, other than
  * those that wait for an expert, is running any more. Call it after the tables
- * were changed and m6npu_as_invalidate(). Returns 0 or -EINTR.
+ * were changed and what was cached of them dropped. Returns 0 or -EINTR.
  */
 int m6npu_context_wait_running(struct m6npu_context *ctx);
 

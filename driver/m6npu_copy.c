@@ -89,7 +89,8 @@ static int copier_create_list(struct m6npu_copier *copier)
 	struct m6npu_context *ctx = copier->ctx;
 	int err;
 
-	err = m6npu_table_alloc(ctx->m6npu, &copier->list, PAGE_SIZE);
+	err = m6npu_table_alloc(ctx->m6npu, &copier->list, PAGE_SIZE,
+				DMA_TO_DEVICE);
 	if (err)
 		return err;
 	err = copy_map(ctx->vm, &copier->list_va, COPY_VA_LIST,

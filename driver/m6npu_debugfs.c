@@ -11,6 +11,7 @@
  * contexts               open files and what they have used; pid 0 is us
  * rings                  units: what they do, what went wrong
  * router_cache           figures of the expert-router cache
+ * router_layers          the same for each layer of each open file
  * enable_exception_log   1 to keep a log of exceptions
  * exception_log          the log; writing to it clears it
  * inject                 "reset", "lost" or "sleep", to see what happens then
@@ -43,10 +44,16 @@ DEFINE_SHOW_ATTRIBUTE(pools);
 
 static int router_show(struct seq_file *m, void *unused)
 {
-	m6npu_router_show(m, m->private);
-	return 0;
+	return m6npu_router_show(m, m->private);
 }
 DEFINE_SHOW_ATTRIBUTE(router);
+
+static int router_layers_show(struct seq_file *m, void *unused)
+{
+	m6npu_router_layers_show(m, m->private);
+	return 0;
+}
+DEFINE_SHOW_ATTRIBUTE(router_layers);
 
 static int exceptions_show(struct seq_file *m, void *unused)
 {
@@ -75,12 +82,12 @@ static void context_show(struct seq_file *m, struct m6npu_context *ctx)
 	queued = ctx->job_count;
 	ended = ctx->ended;
 	spin_unlock_irq(&ctx->jobs_lock);
-	seq_printf(m, "%-16s %7d %4u %6u %8llu %6llu %12llu %10llu %10llu %8llu %6llu%s\n",
+	seq_printf(m, "%-16s %7d %4u %6u %8llu %6llu %12llu %10llu %10llu %8llu %6llu %10llu%s\n",
 		   ctx->comm, ctx->pid, ctx->vm->asid, queued, stats.jobs,
 		   stats.failed, div_u64(stats.busy_ns, NSEC_PER_USEC),
 		   stats.router_hits, stats.router_misses,
 		   stats.expert_faults, READ_ONCE(ctx->events_lost),
-		   ended ? " ended" : "");
+		   READ_ONCE(ctx->hints_lost), ended ? " ended" : "");
 }
 
 static int contexts_show(struct seq_file *m, void *unused)
@@ -88,9 +95,10 @@ static int contexts_show(struct seq_file *m, void *unused)
 	struct m6npu_device *m6npu = m->private;
 	struct m6npu_context *ctx;
 
-	seq_printf(m, "%-16s %7s %4s %6s %8s %6s %12s %10s %10s %8s %6s\n",
+	seq_printf(m, "%-16s %7s %4s %6s %8s %6s %12s %10s %10s %8s %6s %10s\n",
 		   "command", "pid", "asid", "queued", "jobs", "failed",
-		   "busy_us", "rt_hits", "rt_misses", "faults", "lost");
+		   "busy_us", "rt_hits", "rt_misses", "faults", "lost",
+		   "hints_lost");
 	mutex_lock(&m6npu->contexts_lock);
 	list_for_each_entry(ctx, &m6npu->contexts, link)
 		context_show(m, ctx);
@@ -210,6 +218,7 @@ static const struct {
 	{ "contexts", 0444, &contexts_fops },
 	{ "rings", 0444, &rings_fops },
 	{ "router_cache", 0444, &router_fops },
+	{ "router_layers", 0444, &router_layers_fops },
 	{ "exception_log", 0644, &exceptions_fops },
 	{ "inject", 0200, &inject_fops },
 	{ "fail_alloc", 0600, &fail_alloc_fops },

@@ -35,10 +35,8 @@
 #define QUIESCE_TIMEOUT_US	USEC_PER_SEC
 #define POLL_US			1000
 
-/* What users set and a reset must not forget. */
+/* What users set there and a reset must not forget. */
 static const u32 settings[] = {
-	M6NPU_REG_ROUTER_POLICY,
-	M6NPU_REG_ROUTER_THRESHOLD,
 	M6NPU_REG_PREFILL_BUFFER,
 	M6NPU_REG_TEMP_OFFSET_MC,
 	M6NPU_REG_FREQ_REQUEST_MHZ,
@@ -146,6 +144,7 @@ static void m6npu_device_program(struct m6npu_device *m6npu)
 	m6npu_write64(m6npu, M6NPU_REG_AS_TABLE_LO, m6npu->as_table_dma);
 	m6npu_as_invalidate(m6npu, M6NPU_AS_INVALIDATE_ALL);
 	m6npu_exceptions_program(m6npu);
+	m6npu_router_program(m6npu);
 	for (i = 0; i < M6NPU_RINGS; i++)
 		m6npu_ring_start(&m6npu->ring[i]);
 	m6npu_write(m6npu, M6NPU_REG_VEC_MASK, 0);

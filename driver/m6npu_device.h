@@ -16,6 +16,7 @@
 #include "m6npu_pool.h"
 #include "m6npu_regs.h"
 #include "m6npu_ring.h"
+#include "m6npu_router.h"
 #include "m6npu_thermal.h"
 
 struct dentry;
@@ -33,9 +34,9 @@ struct dentry;
  *
  * Lock order, outermost first: &m6npu_pool.defrag_lock,
  * &m6npu_context.submit_lock, &m6npu_vm.gate, the VM's reservation,
- * &m6npu_pool.lock, @contexts_lock, &m6npu_ring.lock,
- * &drm_device.event_lock. &m6npu_exceptions.drain_lock is taken before
- * &m6npu_ring.lock and never together with those before it.
+ * &m6npu_pool.lock, @contexts_lock, &m6npu_vm.lock, &m6npu_router.lock,
+ * &m6npu_ring.lock, &drm_device.event_lock. &m6npu_exceptions.drain_lock is
+ * taken before @contexts_lock and never together with those before it.
  */
 struct m6npu_device {
 	/** @drm: the DRM device; everything here lives as long as it does */
@@ -83,7 +84,7 @@ struct m6npu_device {
 	 */
 	struct workqueue_struct *recovery_wq;
 	/** @settings: registers that a reset must not forget */
-	u32 settings[5];
+	u32 settings[3];
 	/** @reset_work: a full reset asked for by DRM_M6NPU_RESET or debugfs */
 	struct work_struct reset_work;
 	/** @reset_result: of the last run of @reset_work; recovery_wq only */
@@ -100,6 +101,8 @@ struct m6npu_device {
 
 	/** @exceptions: the exception ring and its log */
 	struct m6npu_exceptions exceptions;
+	/** @router: the router cache */
+	struct m6npu_router router;
 	/** @thermal: throttling as told to the contexts */
 	struct m6npu_thermal thermal;
 

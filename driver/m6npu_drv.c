@@ -28,7 +28,8 @@
  * m6npu_mmu.c       address spaces
  * m6npu_window.c    their windows
  * m6npu_cmdlist.c   sealed command lists
- * m6npu_expert.c    expert tables, router cache
+ * m6npu_expert.c    expert tables
+ * m6npu_router.c    the cache in front of them; m6npu_router_show.c to look at
  * ================= ======================================================
  *
  * What userspace can hold lives as long as the DRM device (drmm), what
@@ -56,6 +57,7 @@
 #include "m6npu_job.h"
 #include "m6npu_pool.h"
 #include "m6npu_reset.h"
+#include "m6npu_router.h"
 
 /*
  * No command takes seconds on a board. Emulated, on a busy host, one may, and
@@ -167,6 +169,7 @@ static const struct drm_ioctl_desc m6npu_ioctls[] = {
 	M6NPU_IOCTL(REGION_MAP, m6npu_region_map_ioctl),
 	M6NPU_IOCTL(REGION_UNMAP, m6npu_region_unmap_ioctl),
 	M6NPU_IOCTL(JOB_ABORT, m6npu_job_abort_ioctl),
+	M6NPU_IOCTL(LAYER_STATS, m6npu_layer_stats_ioctl),
 };
 
 static const struct drm_driver m6npu_drm_driver = {
@@ -196,6 +199,9 @@ static int m6npu_setup(struct m6npu_device *m6npu)
 		return ret;
 	m6npu_faults_init(m6npu);
 	ret = m6npu_imports_init(m6npu);
+	if (ret)
+		return ret;
+	ret = m6npu_router_init(m6npu);
 	if (ret)
 		return ret;
 	m6npu_coredump_init(m6npu);
@@ -323,6 +329,11 @@ static const struct pci_device_id m6npu_ids[] = {
 };
 MODULE_DEVICE_TABLE(pci, m6npu_ids);
 
+static const struct attribute_group *m6npu_groups[] = {
+	&m6npu_router_group,
+	NULL
+};
+
 static struct pci_driver m6npu_pci_driver = {
 	.name = M6NPU_DRIVER_NAME,
 	.id_table = m6npu_ids,
@@ -330,6 +341,7 @@ static struct pci_driver m6npu_pci_driver = {
 	.remove = m6npu_remove,
 	.shutdown = m6npu_shutdown,
 	.err_handler = &m6npu_error_handlers,
+	.dev_groups = m6npu_groups,
 	.driver.pm = pm_sleep_ptr(&m6npu_pm_ops),
 };
 

@@ -5,7 +5,8 @@
  * Records for read(2) on the device file. A file has room for 4 KiB of them;
  * what does not fit is counted and dropped. Nothing is lost by that but time:
  * an expert fault is posted again by the device (m6npu_ring.c), a failed job
- * can be asked for with JOB_INFO.
+ * can be asked for with JOB_INFO. What is only good to know is dropped when half
+ * of the space is used: a fault that does not fit costs its job much.
  *
  * A file's events may be sent from interrupts and from the threads of other
  * files. They are sent between m6npu_events_open() and _close(), under the
@@ -20,10 +21,15 @@
 #include "m6npu_device.h"
 #include "m6npu_event.h"
 
+/* What the DRM core gives to a file. */
+#define EVENT_SPACE	4096
+
 static u32 event_length(u32 type)
 {
 	switch (type) {
 	case DRM_M6NPU_EVENT_EXPERT_FAULT:
+	case DRM_M6NPU_EVENT_EXPERT_HINT:
+	case DRM_M6NPU_EVENT_ROUTER_FULL:
 		return sizeof(struct drm_m6npu_event_expert_fault);
 	case DRM_M6NPU_EVENT_EXCEPTION:
 		return sizeof(struct drm_m6npu_event_exception);
@@ -81,6 +87,37 @@ int m6npu_event_send(struct m6npu_context *ctx, struct m6npu_event *event)
 	spin_unlock_irqrestore(&drm->event_lock, flags);
 	kfree(event);
 	return ret;
+}
+
+static bool event_has_place(struct m6npu_context *ctx)
+{
+	lockdep_assert_held(&ctx->m6npu->drm.event_lock);
+	return ctx->events_open && ctx->file->event_space >= EVENT_SPACE / 2;
+}
+
+/**
+ * m6npu_event_offer() - queue an event that nobody needs
+ * @ctx: context of the file
+ * @event: event, or NULL for one that could not be allocated; consumed
+ *
+ * Context: any.
+ */
+void m6npu_event_offer(struct m6npu_context *ctx, struct m6npu_event *event)
+{
+	struct drm_device *drm = &ctx->m6npu->drm;
+	unsigned long flags;
+
+	spin_lock_irqsave(&drm->event_lock, flags);
+	if (event && event_has_place(ctx) &&
+	    !drm_event_reserve_init_locked(drm, ctx->file, &event->base,
+					   &event->u.header)) {
+		drm_send_event_locked(drm, &event->base);
+		event = NULL;
+	} else {
+		ctx->hints_lost++;
+	}
+	spin_unlock_irqrestore(&drm->event_lock, flags);
+	kfree(event);
 }
 
 /*

@@ -20,7 +20,7 @@ struct m6npu_event {
 	union {
 		/** @u.header: common part */
 		struct drm_event header;
-		/** @u.fault: DRM_M6NPU_EVENT_EXPERT_FAULT */
+		/** @u.fault: DRM_M6NPU_EVENT_EXPERT_FAULT, _HINT, ROUTER_FULL */
 		struct drm_m6npu_event_expert_fault fault;
 		/** @u.exception: DRM_M6NPU_EVENT_EXCEPTION */
 		struct drm_m6npu_event_exception exception;
@@ -31,6 +31,7 @@ struct m6npu_event {
 
 struct m6npu_event *m6npu_event_alloc(u32 type, gfp_t gfp);
 int m6npu_event_send(struct m6npu_context *ctx, struct m6npu_event *event);
+void m6npu_event_offer(struct m6npu_context *ctx, struct m6npu_event *event);
 void m6npu_event_broadcast(struct m6npu_device *m6npu, s32 temperature,
 			   bool throttled);
 void m6npu_events_open(struct m6npu_context *ctx);

@@ -9,8 +9,12 @@
  * flight, so a record that is late or made up is logged and does nothing.
  *
  * That a job failed is known from its status record (m6npu_ring.c). Here it
- * matters what else happened: a job waits for experts, the router cache is
- * full of pinned experts, the device is too hot, memory or the link failed.
+ * matters what else happened: a job waits for experts or will need some, the
+ * router cache is full of pinned experts, the device is too hot, memory or the
+ * link failed.
+ *
+ * A full ring loses records. Jobs that wait are then told to look again, upon
+ * which the device says again what they wait for.
  *
  * The log is for people who look for a fault in their model or in a board. It
  * is off until debugfs enable_exception_log is set, and bounded.
@@ -49,6 +53,7 @@ static const struct m6npu_exception_kind kinds[] = {
 	{ M6NPU_EXC_DMA_ERROR, -EIO, "DMA_ERROR" },
 	{ M6NPU_EXC_EXPERT_FAULT, -EIO, "EXPERT_FAULT" },
 	{ M6NPU_EXC_ROUTER_CACHE_FULL, -EIO, "ROUTER_CACHE_FULL" },
+	{ M6NPU_EXC_EXPERT_HINT, -EIO, "EXPERT_HINT" },
 	{ M6NPU_EXC_ILLEGAL_COMMAND, -EINVAL, "ILLEGAL_COMMAND" },
 	{ M6NPU_EXC_BOUNDS, -EINVAL, "BOUNDS" },
 	{ M6NPU_EXC_UNIT_HANG, -ETIME, "UNIT_HANG" },
@@ -141,29 +146,86 @@ void m6npu_exceptions_clear(struct m6npu_device *m6npu)
 	mutex_unlock(&m6npu->exceptions.log_lock);
 }
 
-static void exception_expert(struct m6npu_ring *ring,
-			     const struct m6npu_exception *record)
+static struct m6npu_event *
+exception_event(u32 type, u64 job, const struct m6npu_exception *record)
 {
+	struct m6npu_event *event = m6npu_event_alloc(type, GFP_NOWAIT);
 	struct drm_m6npu_event_expert_fault *fault;
+
+	if (!event)
+		return NULL;
+	fault = &event->u.fault;
+	fault->job = job;
+	fault->layer = le16_to_cpu(record->layer);
+	fault->expert_base = le16_to_cpu(record->expert_base);
+	fault->mask = le64_to_cpu(record->mask);
+	return event;
+}
+
+static void exception_fault(struct m6npu_ring *ring,
+			    const struct m6npu_exception *record)
+{
 	struct m6npu_context *ctx;
-	struct m6npu_event *event;
 	u64 job;
 
 	ctx = m6npu_ring_fault(ring, record, &job);
 	if (!ctx)
 		return;
 	trace_m6npu_expert_fault(ring, job, record);
-	event = m6npu_event_alloc(DRM_M6NPU_EVENT_EXPERT_FAULT, GFP_NOWAIT);
-	if (event) {
-		fault = &event->u.fault;
-		fault->job = job;
-		fault->layer = le16_to_cpu(record->layer);
-		fault->expert_base = le16_to_cpu(record->expert_base);
-		fault->mask = le64_to_cpu(record->mask);
-	}
-	if (m6npu_event_send(ctx, event))
+	if (m6npu_event_send(ctx,
+			     exception_event(DRM_M6NPU_EVENT_EXPERT_FAULT, job,
+					     record)))
 		m6npu_ring_fault_lost(ring);
 	m6npu_context_put(ctx);
+}
+
+static void exception_hint(struct m6npu_ring *ring,
+			   const struct m6npu_exception *record)
+{
+	struct m6npu_context *ctx;
+	u64 job;
+
+	ctx = m6npu_ring_hint(ring, record, &job);
+	if (!ctx)
+		return;
+	trace_m6npu_expert_hint(ring, job, record);
+	m6npu_event_offer(ctx, exception_event(DRM_M6NPU_EVENT_EXPERT_HINT, job,
+					       record));
+	m6npu_context_put(ctx);
+}
+
+static void exception_full(struct m6npu_ring *ring,
+			   const struct m6npu_exception *record)
+{
+	struct m6npu_context *ctx;
+	u64 job;
+
+	ctx = m6npu_ring_full(ring, record, &job);
+	if (!ctx)
+		return;
+	trace_m6npu_router_full(ring, job, record);
+	m6npu_event_offer(ctx, exception_event(DRM_M6NPU_EVENT_ROUTER_FULL, job,
+					       record));
+	m6npu_context_put(ctx);
+}
+
+/* What a job looked up, as opposed to what went wrong. */
+static void exception_expert(struct m6npu_ring *ring,
+			     const struct m6npu_exception *record)
+{
+	switch (le32_to_cpu(record->code)) {
+	case M6NPU_EXC_EXPERT_FAULT:
+		exception_fault(ring, record);
+		break;
+	case M6NPU_EXC_EXPERT_HINT:
+		exception_hint(ring, record);
+		break;
+	case M6NPU_EXC_ROUTER_CACHE_FULL:
+		exception_full(ring, record);
+		break;
+	default:
+		break;
+	}
 }
 
 /* What went wrong with the board, as opposed to a job. */
@@ -213,12 +275,9 @@ static void exception_handle(struct m6npu_device *m6npu,
 	}
 	exception_log(&m6npu->exceptions, record, job);
 	trace_m6npu_exception(m6npu, record, job);
-	if (le32_to_cpu(record->code) == M6NPU_EXC_EXPERT_FAULT) {
-		if (ring)
-			exception_expert(ring, record);
-	} else {
-		exception_report(m6npu, record);
-	}
+	if (ring)
+		exception_expert(ring, record);
+	exception_report(m6npu, record);
 }
 
 /* The next record, if the device wrote it already. */
@@ -235,6 +294,29 @@ static bool exception_next(struct m6npu_exceptions *exceptions,
 	dma_rmb();
 	*record = *slot;
 	return true;
+}
+
+/*
+ * Were records lost since the last time, because the ring was full? Then there
+ * were as many before them, of which one drain or the next handles half or more.
+ */
+static bool exceptions_lost(struct m6npu_device *m6npu, unsigned int count)
+{
+	struct m6npu_exceptions *exceptions = &m6npu->exceptions;
+	u32 before = exceptions->dropped;
+
+	if (count >= M6NPU_EXCEPTIONS / 2)
+		exceptions->dropped = m6npu_read(m6npu, M6NPU_REG_EXC_DROPPED);
+	return exceptions->dropped != before;
+}
+
+/* One of them may have said that a job waits. */
+static void exceptions_repeat(struct m6npu_device *m6npu)
+{
+	unsigned int i;
+
+	for (i = 0; i < M6NPU_RINGS; i++)
+		m6npu_ring_repeat(&m6npu->ring[i]);
 }
 
 /**
@@ -262,6 +344,8 @@ void m6npu_exceptions_drain(struct m6npu_device *m6npu)
 	if (count)
 		m6npu_write(m6npu, M6NPU_REG_EXC_HEAD,
 			    lower_32_bits(exceptions->head));
+	if (exceptions_lost(m6npu, count))
+		exceptions_repeat(m6npu);
 	mutex_unlock(&exceptions->drain_lock);
 }
 
@@ -274,6 +358,7 @@ void m6npu_exceptions_program(struct m6npu_device *m6npu)
 	memset(exceptions->ring, 0,
 	       M6NPU_EXCEPTIONS * sizeof(*exceptions->ring));
 	exceptions->head = 0;
+	exceptions->dropped = 0;
 	m6npu_write(m6npu, M6NPU_REG_EXC_SIZE, M6NPU_EXCEPTIONS);
 	m6npu_write64(m6npu, M6NPU_REG_EXC_BASE_LO, exceptions->ring_dma);
 	mutex_unlock(&exceptions->drain_lock);

@@ -42,10 +42,15 @@ struct m6npu_exceptions {
 	struct m6npu_exception *ring;
 	/** @ring_dma: bus address of @ring */
 	dma_addr_t ring_dma;
-	/** @drain_lock: protects @head; held while records are handled */
+	/**
+	 * @drain_lock: protects @head and @dropped; held while records are
+	 * handled
+	 */
 	struct mutex drain_lock;
 	/** @head: free-running count of records consumed */
 	u64 head;
+	/** @dropped: those that the device lost, when it was asked last */
+	u32 dropped;
 
 	/** @log_lock: protects the following members */
 	struct mutex log_lock;

@@ -8,25 +8,22 @@
  * hears of it, brings the weights in and binds the expert, and the job looks
  * again. The device never writes the table.
  *
- * An entry is two words of 64 bits: the address, and size, state and priority.
- * The device reads the second word first and the other only if that says that
- * the expert is there. So an absent expert is bound by writing the address,
- * then the second word; nothing needs to be invalidated, since absence is not
- * cached. An expert that is there and gets another place is first made absent,
- * translations are invalidated, and running jobs, which may still use the old
- * place, are waited for. Those that wait for an expert themselves are not: they
- * hold no expert, and look all of theirs up again.
+ * An entry is two words of 64 bits: the address, and size, state, number format
+ * and priority. The device reads the second word first and the other only if that
+ * says that the expert is there. So an absent expert is bound by writing the
+ * address, then the second word; nothing needs to be invalidated, since absence
+ * is not cached. An expert that is there and gets another place or format is
+ * first made absent, what the device cached of it is dropped, and running jobs,
+ * which may still use the old place, are waited for. Those that wait for an
+ * expert themselves are not: they hold no expert, and look all of theirs up
+ * again.
  *
  * All entries of a call are checked before the first is touched. If the wait
  * is interrupted the entries become what they were.
- *
- * The router cache is the device's, shared by all contexts; its settings and
- * counters are here. It makes lookups faster and never changes what they give.
  */
 
 #include <linux/dma-resv.h>
 #include <linux/overflow.h>
-#include <linux/seq_file.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
@@ -41,13 +38,22 @@
 #include "m6npu_gem.h"
 #include "m6npu_mmu.h"
 #include "m6npu_pt.h"
+#include "m6npu_router.h"
 
 #define EXPERT_ALIGN		M6NPU_EXPERT_ALIGN
 #define EXPERT_PRIORITY_MAX	1000
+/* Of programs from before experts had a type. */
+#define EXPERT_STRIDE_MIN	offsetof(struct drm_m6npu_expert, type)
 
 /* Second word of an entry. */
 #define EXPERT_STATE_SHIFT	32
+#define EXPERT_TYPE_SHIFT	40
 #define EXPERT_PRIORITY_SHIFT	48
+/* What says, with the address, what the weights are. */
+#define EXPERT_WEIGHTS_MASK	(GENMASK_ULL(31, 0) | GENMASK_ULL(47, 40))
+
+/* Experts that are dropped from the device's caches one by one. */
+#define EXPERT_DROP_MAX		32
 
 /**
  * struct expert_entry - struct m6npu_expert, as it is written
@@ -55,7 +61,7 @@
 struct expert_entry {
 	/** @addr: device address of the weights */
 	__le64 addr;
-	/** @info: size, state, priority; what makes the entry valid */
+	/** @info: size, state, type, priority; what makes the entry valid */
 	__le64 info;
 };
 
@@ -71,6 +77,18 @@ struct expert_bind {
 	u64 info;
 	/** @old_info: as it was */
 	u64 old_info;
+	/** @key: M6NPU_ROUTER_KEY() */
+	u32 key;
+};
+
+/**
+ * struct expert_drop - what the device has to drop from its caches
+ */
+struct expert_drop {
+	/** @count: experts, of which @key has the first ones */
+	u32 count;
+	/** @key: M6NPU_ROUTER_KEY() of each */
+	u32 key[EXPERT_DROP_MAX];
 };
 
 static_assert(sizeof(struct expert_entry) == sizeof(struct m6npu_expert));
@@ -79,10 +97,6 @@ static_assert(M6NPU_MAX_EXPERTS_PER_LAYER == DRM_M6NPU_MAX_EXPERTS);
 static_assert(M6NPU_EXPERT_ABSENT == DRM_M6NPU_EXPERT_ABSENT);
 static_assert(M6NPU_EXPERT_RESIDENT == DRM_M6NPU_EXPERT_RESIDENT);
 static_assert(M6NPU_EXPERT_PINNED == DRM_M6NPU_EXPERT_PINNED);
-static_assert(M6NPU_ROUTER_OFF == DRM_M6NPU_ROUTER_POLICY_OFF);
-static_assert(M6NPU_ROUTER_LRU == DRM_M6NPU_ROUTER_POLICY_LRU);
-static_assert(M6NPU_ROUTER_PRIORITY_LRU ==
-	      DRM_M6NPU_ROUTER_POLICY_PRIORITY_LRU);
 
 /* ---- The table ---- */
 
@@ -102,6 +116,7 @@ static int expert_set_table(struct m6npu_context *ctx, u32 layers, u32 experts)
 	if (err)
 		return err;
 
+	m6npu_router_count_tables(ctx->m6npu, !!layers - !!ctx->experts.layers);
 	ctx->experts.layers = layers;
 	ctx->experts.per_layer = experts;
 	return 0;
@@ -139,12 +154,19 @@ int m6npu_expert_table_ioctl(struct drm_device *drm, void *data,
 static u64 expert_info(const struct drm_m6npu_expert *expert)
 {
 	return expert->size | (u64)expert->state << EXPERT_STATE_SHIFT |
+	       (u64)expert->type << EXPERT_TYPE_SHIFT |
 	       (u64)expert->priority << EXPERT_PRIORITY_SHIFT;
 }
 
 static u32 expert_state(u64 info)
 {
 	return (info >> EXPERT_STATE_SHIFT) & M6NPU_EXPERT_STATE_MASK;
+}
+
+/* F32, which is 0, stands for what the commands say. */
+static bool expert_type_is_good(u32 type)
+{
+	return type < M6NPU_TYPE_COUNT && type != M6NPU_TYPE_I32;
 }
 
 static int expert_check(const struct m6npu_experts *experts,
@@ -154,10 +176,12 @@ static int expert_check(const struct m6npu_experts *experts,
 	    expert->expert >= experts->per_layer)
 		return -EINVAL;
 	if (expert->state > DRM_M6NPU_EXPERT_PINNED ||
-	    expert->priority > EXPERT_PRIORITY_MAX)
+	    expert->priority > EXPERT_PRIORITY_MAX ||
+	    !expert_type_is_good(expert->type) || expert->pad)
 		return -EINVAL;
 	if (expert->state == DRM_M6NPU_EXPERT_ABSENT)
-		return expert->addr || expert->size ? -EINVAL : 0;
+		return expert->addr || expert->size || expert->type ?
+		       -EINVAL : 0;
 	if (!expert->addr || !expert->size ||
 	    !IS_ALIGNED(expert->addr, EXPERT_ALIGN))
 		return -EINVAL;
@@ -203,6 +227,8 @@ expert_prepare(struct m6npu_context *ctx,
 					expert.expert],
 			.addr = expert.addr,
 			.info = expert_info(&expert),
+			.key = M6NPU_ROUTER_KEY(ctx->vm->asid, expert.layer,
+						expert.expert),
 		};
 	}
 	if (!err)
@@ -227,7 +253,24 @@ static void expert_write_info(struct m6npu_context *ctx,
 	expert_sync(ctx, entry);
 }
 
-/* The expert is where it must not be looked for any more. */
+static void expert_drop_add(struct expert_drop *drop, u32 key)
+{
+	if (drop->count < EXPERT_DROP_MAX)
+		drop->key[drop->count] = key;
+	drop->count++;
+}
+
+/* All of the context's if they are many. */
+static void expert_drop(struct m6npu_context *ctx,
+			const struct expert_drop *drop)
+{
+	if (drop->count > EXPERT_DROP_MAX)
+		m6npu_as_invalidate(ctx->m6npu, ctx->vm->asid);
+	else if (drop->count)
+		m6npu_router_invalidate(ctx->m6npu, drop->key, drop->count);
+}
+
+/* The expert must not be found where, or as what, it is any more. */
 static bool expert_moves(const struct expert_bind *bind)
 {
 	u64 info = le64_to_cpu(bind->entry->info);
@@ -236,14 +279,14 @@ static bool expert_moves(const struct expert_bind *bind)
 		return false;
 	return expert_state(bind->info) == M6NPU_EXPERT_ABSENT ||
 	       bind->addr != le64_to_cpu(bind->entry->addr) ||
-	       (u32)bind->info != (u32)info;
+	       (bind->info ^ info) & EXPERT_WEIGHTS_MASK;
 }
 
 /* Makes absent what moves, and waits until no job uses it. */
 static int expert_unbind(struct m6npu_context *ctx, struct expert_bind *binds,
 			 u32 count)
 {
-	bool moved = false;
+	struct expert_drop drop = {};
 	u32 i;
 	int err;
 
@@ -252,12 +295,12 @@ static int expert_unbind(struct m6npu_context *ctx, struct expert_bind *binds,
 		if (!expert_moves(&binds[i]))
 			continue;
 		expert_write_info(ctx, binds[i].entry, 0);
-		moved = true;
+		expert_drop_add(&drop, binds[i].key);
 	}
-	if (!moved)
+	if (!drop.count)
 		return 0;
 
-	m6npu_as_invalidate(ctx->m6npu, ctx->vm->asid);
+	expert_drop(ctx, &drop);
 	err = m6npu_context_wait_running(ctx);
 	if (!err)
 		return 0;
@@ -291,14 +334,15 @@ static bool expert_bind_one(struct m6npu_context *ctx,
 static void expert_bind(struct m6npu_context *ctx,
 			const struct expert_bind *binds, u32 count)
 {
-	bool cached = false;
+	struct expert_drop drop = {};
 	u32 i;
 
-	for (i = 0; i < count; i++)
-		cached |= expert_bind_one(ctx, &binds[i]);
+	for (i = 0; i < count; i++) {
+		if (expert_bind_one(ctx, &binds[i]))
+			expert_drop_add(&drop, binds[i].key);
+	}
 	/* So that the cache hears of pins and priorities. */
-	if (cached)
-		m6npu_as_invalidate(ctx->m6npu, ctx->vm->asid);
+	expert_drop(ctx, &drop);
 }
 
 /* Else no job that waits has anything to look for. */
@@ -369,8 +413,7 @@ int m6npu_expert_bind_ioctl(struct drm_device *drm, void *data,
 
 	if (args->count > DRM_M6NPU_MAX_BINDS)
 		return -E2BIG;
-	if (args->stride < sizeof(struct drm_m6npu_expert) ||
-	    args->stride > PAGE_SIZE)
+	if (args->stride < EXPERT_STRIDE_MIN || args->stride > PAGE_SIZE)
 		return -EINVAL;
 
 	err = mutex_lock_interruptible(&ctx->experts.lock);
@@ -386,107 +429,13 @@ void m6npu_experts_init(struct m6npu_context *ctx)
 	mutex_init(&ctx->experts.lock);
 }
 
-/* The table stays until the last job has ended, with the address space. */
+/*
+ * The table stays with the address space, which an exported buffer may keep; its
+ * share of the router cache does not.
+ */
 void m6npu_experts_fini(struct m6npu_context *ctx)
 {
+	if (ctx->experts.layers)
+		m6npu_router_count_tables(ctx->m6npu, -1);
 	mutex_destroy(&ctx->experts.lock);
-}
-
-/* ---- The router cache ---- */
-
-static void router_report(struct m6npu_device *m6npu,
-			  struct drm_m6npu_router_ctl *ctl)
-{
-	u32 occupancy = m6npu_read(m6npu, M6NPU_REG_ROUTER_OCCUPANCY);
-
-	ctl->policy = m6npu_read(m6npu, M6NPU_REG_ROUTER_POLICY);
-	ctl->threshold = m6npu_read(m6npu, M6NPU_REG_ROUTER_THRESHOLD);
-	ctl->entries = occupancy & 0xffff;
-	ctl->pinned = occupancy >> 16;
-	ctl->hits = m6npu_read64(m6npu, M6NPU_REG_ROUTER_HITS_LO);
-	ctl->misses = m6npu_read64(m6npu, M6NPU_REG_ROUTER_MISSES_LO);
-	ctl->evictions = m6npu_read64(m6npu, M6NPU_REG_ROUTER_EVICTIONS_LO);
-	ctl->faults = m6npu_read64(m6npu, M6NPU_REG_ROUTER_FAULTS_LO);
-	ctl->full = m6npu_read64(m6npu, M6NPU_REG_ROUTER_FULL_LO);
-}
-
-static void router_apply(struct m6npu_device *m6npu,
-			 const struct drm_m6npu_router_ctl *ctl)
-{
-	if (ctl->flags & DRM_M6NPU_ROUTER_SET_POLICY)
-		m6npu_write(m6npu, M6NPU_REG_ROUTER_POLICY, ctl->policy);
-	if (ctl->flags & DRM_M6NPU_ROUTER_SET_THRESHOLD)
-		m6npu_write(m6npu, M6NPU_REG_ROUTER_THRESHOLD, ctl->threshold);
-	if (ctl->flags & DRM_M6NPU_ROUTER_INVALIDATE)
-		m6npu_as_invalidate(m6npu, M6NPU_AS_INVALIDATE_ALL);
-}
-
-static int router_check(const struct drm_m6npu_router_ctl *ctl)
-{
-	const u32 flags = DRM_M6NPU_ROUTER_SET_POLICY |
-			  DRM_M6NPU_ROUTER_SET_THRESHOLD |
-			  DRM_M6NPU_ROUTER_INVALIDATE;
-
-	if (ctl->flags & ~flags || ctl->pad)
-		return -EINVAL;
-	if (ctl->flags & DRM_M6NPU_ROUTER_SET_POLICY &&
-	    ctl->policy > DRM_M6NPU_ROUTER_POLICY_PRIORITY_LRU)
-		return -EINVAL;
-	if (ctl->flags & DRM_M6NPU_ROUTER_SET_THRESHOLD &&
-	    ctl->threshold > 1000)
-		return -EINVAL;
-	return 0;
-}
-
-int m6npu_router_ctl_ioctl(struct drm_device *drm, void *data,
-			   struct drm_file *file)
-{
-	struct m6npu_device *m6npu = to_m6npu_device(drm);
-	struct drm_m6npu_router_ctl *args = data;
-	int err, idx;
-
-	err = router_check(args);
-	if (err)
-		return err;
-	if (!drm_dev_enter(drm, &idx))
-		return -ENODEV;
-	router_apply(m6npu, args);
-	router_report(m6npu, args);
-	drm_dev_exit(idx);
-	return 0;
-}
-
-static const char *router_policy_name(u32 policy)
-{
-	switch (policy) {
-	case M6NPU_ROUTER_OFF:
-		return "off";
-	case M6NPU_ROUTER_LRU:
-		return "lru";
-	case M6NPU_ROUTER_PRIORITY_LRU:
-		return "priority-lru";
-	}
-	return "unknown";
-}
-
-void m6npu_router_show(struct seq_file *m, struct m6npu_device *m6npu)
-{
-	struct drm_m6npu_router_ctl ctl = {};
-	u64 lookups, share;
-
-	router_report(m6npu, &ctl);
-	lookups = ctl.hits + ctl.misses;
-	share = lookups ? div64_u64(ctl.hits * 1000, lookups) : 0;
-	seq_printf(m, "policy: %s\n", router_policy_name(ctl.policy));
-	seq_printf(m, "threshold: %u.%03u\n", ctl.threshold / 1000,
-		   ctl.threshold % 1000);
-	seq_printf(m, "entries: %u of %u\n", ctl.entries,
-		   M6NPU_ROUTER_ENTRIES);
-	seq_printf(m, "pinned: %u\n", ctl.pinned);
-	seq_printf(m, "hits: %llu\n", ctl.hits);
-	seq_printf(m, "misses: %llu\n", ctl.misses);
-	seq_printf(m, "hit_ratio: %llu.%llu%%\n", share / 10, share % 10);
-	seq_printf(m, "evictions: %llu\n", ctl.evictions);
-	seq_printf(m, "faults: %llu\n", ctl.faults);
-	seq_printf(m, "full: %llu\n", ctl.full);
 }

@@ -9,7 +9,6 @@ struct drm_device;
 struct drm_file;
 struct m6npu_context;
 struct m6npu_device;
-struct seq_file;
 
 /**
  * struct m6npu_experts - a context's expert table
@@ -27,13 +26,10 @@ struct m6npu_experts {
 
 void m6npu_experts_init(struct m6npu_context *ctx);
 void m6npu_experts_fini(struct m6npu_context *ctx);
-void m6npu_router_show(struct seq_file *m, struct m6npu_device *m6npu);
 
 int m6npu_expert_table_ioctl(struct drm_device *drm, void *data,
 			     struct drm_file *file);
 int m6npu_expert_bind_ioctl(struct drm_device *drm, void *data,
 			    struct drm_file *file);
-int m6npu_router_ctl_ioctl(struct drm_device *drm, void *data,
-			   struct drm_file *file);
 
 #endif

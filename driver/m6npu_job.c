@@ -246,9 +246,7 @@ static struct dma_fence *m6npu_job_run(struct drm_sched_job *base)
 		       ring->fence_context, ++ring->fence_seqno);
 	job->ring = ring;
 	dma_fence_get(fence);
-	ret = READ_ONCE(job->ctx->ended);
-	if (!ret)
-		ret = m6npu_ring_run(ring, job);
+	ret = m6npu_ring_run(ring, job);
 	if (!ret)
 		return fence;
 	m6npu_job_done(job, ret, NULL);

@@ -51,7 +51,7 @@
 /* ---- Tables ---- */
 
 int m6npu_table_alloc(struct m6npu_device *m6npu, struct m6npu_table *table,
-		      size_t size)
+		      size_t size, enum dma_data_direction direction)
 {
 	struct device *dev = m6npu->drm.dev;
 	void *cpu;
@@ -63,13 +63,14 @@ int m6npu_table_alloc(struct m6npu_device *m6npu, struct m6npu_table *table,
 				__GFP_NOWARN);
 	if (!cpu)
 		return -ENOMEM;
-	dma = dma_map_single(dev, cpu, size, DMA_TO_DEVICE);
+	dma = dma_map_single(dev, cpu, size, direction);
 	if (dma_mapping_error(dev, dma)) {
 		free_pages_exact(cpu, size);
 		return -ENOMEM;
 	}
 	*table = (struct m6npu_table) {
-		.cpu = cpu, .dma = dma, .size = size, .mapped = true,
+		.cpu = cpu, .dma = dma, .size = size, .direction = direction,
+		.mapped = true,
 	};
 	return 0;
 }
@@ -78,7 +79,7 @@ static void table_unmap(struct m6npu_device *m6npu, struct m6npu_table *table)
 {
 	if (table->mapped)
 		dma_unmap_single(m6npu->drm.dev, table->dma, table->size,
-				 DMA_TO_DEVICE);
+				 table->direction);
 	table->mapped = false;
 }
 
@@ -102,7 +103,24 @@ void m6npu_table_sync(struct m6npu_device *m6npu,
 	if (!drm_dev_enter(&m6npu->drm, &idx))
 		return;
 	dma_sync_single_range_for_device(m6npu->drm.dev, table->dma, offset,
-					 size, DMA_TO_DEVICE);
+					 size, table->direction);
+	drm_dev_exit(idx);
+}
+
+/*
+ * Lets us see what the device wrote. It is not given back, since nothing is
+ * written here: the device never stops counting.
+ */
+void m6npu_table_look(struct m6npu_device *m6npu,
+		      const struct m6npu_table *table, size_t offset,
+		      size_t size)
+{
+	int idx;
+
+	if (!drm_dev_enter(&m6npu->drm, &idx))
+		return;
+	dma_sync_single_range_for_cpu(m6npu->drm.dev, table->dma, offset, size,
+				      table->direction);
 	drm_dev_exit(idx);
 }
 
@@ -111,7 +129,7 @@ static int pt_alloc(struct m6npu_device *m6npu, struct m6npu_table *table)
 {
 	int err;
 
-	err = m6npu_table_alloc(m6npu, table, M6NPU_PT_SIZE);
+	err = m6npu_table_alloc(m6npu, table, M6NPU_PT_SIZE, DMA_TO_DEVICE);
 	if (err)
 		return err;
 	if (IS_ALIGNED(table->dma, M6NPU_PT_SIZE))
@@ -452,27 +470,47 @@ void m6npu_vm_let_go(struct m6npu_vm *vm)
 
 /* ---- Expert table ---- */
 
+static int vm_alloc_experts(struct m6npu_vm *vm, u32 layers, u32 experts,
+			    struct m6npu_table *table,
+			    struct m6npu_table *stats)
+{
+	int err;
+
+	err = m6npu_table_alloc(vm->m6npu, table,
+				array3_size(layers, experts,
+					    sizeof(struct m6npu_expert)),
+				DMA_TO_DEVICE);
+	if (err)
+		return err;
+	/* The device adds to what is there. */
+	err = m6npu_table_alloc(vm->m6npu, stats,
+				array_size(layers,
+					   sizeof(struct m6npu_layer_stats)),
+				DMA_BIDIRECTIONAL);
+	if (err)
+		m6npu_table_free(vm->m6npu, table);
+	return err;
+}
+
 /**
  * m6npu_vm_set_experts - give the address space an expert table, or none
  * @vm: address space without jobs, its reservation locked
  * @layers: number of layers, 0 for no table
  * @experts: experts of each layer
  *
- * Call it inside drm_dev_enter().
+ * Its counters come and go with it. Call it inside drm_dev_enter().
  *
  * Return: 0 or -ENOMEM.
  */
 int m6npu_vm_set_experts(struct m6npu_vm *vm, u32 layers, u32 experts)
 {
 	struct m6npu_as *as = &vm->m6npu->as_table[vm->asid];
-	struct m6npu_table table = {};
+	struct m6npu_table table = {}, stats = {};
 	int err;
 
 	dma_resv_assert_held(&vm->resv);
 	if (layers) {
-		err = m6npu_table_alloc(vm->m6npu, &table,
-					array3_size(layers, experts,
-						    sizeof(struct m6npu_expert)));
+		err = vm_alloc_experts(vm, layers, experts, &table, &stats);
 		if (err)
 			return err;
 	}
@@ -481,12 +519,15 @@ int m6npu_vm_set_experts(struct m6npu_vm *vm, u32 layers, u32 experts)
 	as->expert_table = 0;
 	as->expert_layers = cpu_to_le16(layers);
 	as->experts_per_layer = cpu_to_le16(experts);
+	as->layer_stats = cpu_to_le64(layers ? stats.dma : 0);
 	dma_wmb();
 	as->expert_table = cpu_to_le64(layers ? table.dma : 0);
 	m6npu_as_invalidate(vm->m6npu, vm->asid);
 
 	m6npu_table_free(vm->m6npu, &vm->experts);
+	m6npu_table_free(vm->m6npu, &vm->layer_stats);
 	vm->experts = table;
+	vm->layer_stats = stats;
 	return 0;
 }
 
@@ -536,6 +577,7 @@ static void vm_free(struct m6npu_vm *vm)
 		vm_free_table(vm, slot);
 	xa_destroy(&vm->tables);
 	m6npu_table_free(vm->m6npu, &vm->experts);
+	m6npu_table_free(vm->m6npu, &vm->layer_stats);
 	m6npu_table_free(vm->m6npu, &vm->pgd);
 	drm_mm_takedown(&vm->mm);
 	dma_resv_fini(&vm->resv);
@@ -673,6 +715,7 @@ static void vm_unmap_tables(struct m6npu_vm *vm)
 
 	table_unmap(vm->m6npu, &vm->pgd);
 	table_unmap(vm->m6npu, &vm->experts);
+	table_unmap(vm->m6npu, &vm->layer_stats);
 	xa_for_each(&vm->tables, slot, table)
 		table_unmap(vm->m6npu, table);
 }

@@ -2,6 +2,7 @@
 #ifndef M6NPU_MMU_H
 #define M6NPU_MMU_H
 
+#include <linux/dma-direction.h>
 #include <linux/dma-resv.h>
 #include <linux/kref.h>
 #include <linux/list.h>
@@ -34,7 +35,8 @@ struct m6npu_mmu {
 };
 
 /**
- * struct m6npu_table - memory the device walks: a page or expert table
+ * struct m6npu_table - memory the device walks: a page or expert table; or
+ * counts in
  */
 struct m6npu_table {
 	/** @cpu: entries */
@@ -43,6 +45,8 @@ struct m6npu_table {
 	dma_addr_t dma;
 	/** @size: bytes, 0 if there is no table */
 	size_t size;
+	/** @direction: who writes it */
+	enum dma_data_direction direction;
 	/** @users: pages of ranges prepared in it (second-level page tables) */
 	unsigned int users;
 	/** @mapped: @dma is valid; false once the device is gone */
@@ -98,6 +102,8 @@ struct m6npu_vm {
 	struct m6npu_vm_window windows[M6NPU_WINDOWS];
 	/** @experts: expert table; written under &m6npu_experts.lock too */
 	struct m6npu_table experts;
+	/** @layer_stats: its layers' counters, the device's; likewise */
+	struct m6npu_table layer_stats;
 
 	/** @dying_lock: protects @dying */
 	spinlock_t dying_lock;
@@ -136,8 +142,11 @@ void m6npu_vm_unmap(struct m6npu_vm *vm, const struct drm_mm_node *node,
 int m6npu_vm_set_experts(struct m6npu_vm *vm, u32 layers, u32 experts);
 
 int m6npu_table_alloc(struct m6npu_device *m6npu, struct m6npu_table *table,
-		      size_t size);
+		      size_t size, enum dma_data_direction direction);
 void m6npu_table_sync(struct m6npu_device *m6npu,
+		      const struct m6npu_table *table, size_t offset,
+		      size_t size);
+void m6npu_table_look(struct m6npu_device *m6npu,
 		      const struct m6npu_table *table, size_t offset,
 		      size_t size);
 void m6npu_table_free(struct m6npu_device *m6npu, struct m6npu_table *table);

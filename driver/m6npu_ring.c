@@ -131,7 +131,7 @@ static void ring_fill(struct m6npu_ring *ring, struct m6npu_job *job)
  * @ring: ring, idle
  * @job: job; the ring decides about its end from here on
  *
- * Return: 0, or -ENODEV or -ECANCELED, and then the job is still the caller's.
+ * Return: 0, or how the job ends without having begun: it is still the caller's.
  */
 int m6npu_ring_run(struct m6npu_ring *ring, struct m6npu_job *job)
 {
@@ -143,7 +143,9 @@ int m6npu_ring_run(struct m6npu_ring *ring, struct m6npu_job *job)
 		return -ENODEV;
 	spin_lock_irqsave(&ring->lock, flags);
 	/* Who cancels it looks for it here afterwards, under this lock. */
-	if (m6npu_device_is_lost(ring->m6npu))
+	if (READ_ONCE(job->ctx->ended))
+		ret = job->ctx->ended;
+	else if (m6npu_device_is_lost(ring->m6npu))
 		ret = -ENODEV;
 	else if (READ_ONCE(job->cancelled))
 		ret = -ECANCELED;
@@ -160,6 +162,7 @@ int m6npu_ring_run(struct m6npu_ring *ring, struct m6npu_job *job)
 	tail = ++ring->tail;
 	ring->job = job;
 	ring->last_id = job->id;
+	ring->last_ctx = job->ctx;
 	spin_unlock_irqrestore(&ring->lock, flags);
 
 	/* writel() orders the entry before the doorbell. */
@@ -270,23 +273,33 @@ u64 m6npu_ring_serves(struct m6npu_ring *ring, struct m6npu_context *ctx)
 	return fence_value;
 }
 
+/* Is the job with this fence value in flight? */
+bool m6npu_ring_runs(struct m6npu_ring *ring, u64 fence_value)
+{
+	unsigned long flags;
+	bool runs;
+
+	spin_lock_irqsave(&ring->lock, flags);
+	runs = ring->job && ring->job->fence_value == fence_value;
+	spin_unlock_irqrestore(&ring->lock, flags);
+	return runs;
+}
+
 /*
  * Is the job with this fence value still working, that is, in flight and not
- * waiting for an expert? Records may be late, so the device is asked.
+ * waiting for an expert? Records may be late, so the device is asked. If it
+ * is lost the end of its jobs is near.
  */
 bool m6npu_ring_executes(struct m6npu_ring *ring, u64 fence_value)
 {
-	bool in_flight, stalled;
-	unsigned long flags;
+	u32 status;
 
-	spin_lock_irqsave(&ring->lock, flags);
-	in_flight = ring->job && ring->job->fence_value == fence_value;
-	stalled = in_flight && ring->job->stalled;
-	spin_unlock_irqrestore(&ring->lock, flags);
-	if (!stalled)
-		return in_flight;
-	return !(m6npu_ring_read(ring, M6NPU_RING_STATUS) &
-		 M6NPU_RING_STATUS_STALLED);
+	if (!m6npu_ring_runs(ring, fence_value))
+		return false;
+	status = m6npu_ring_read(ring, M6NPU_RING_STATUS);
+	if (status == ~0u && m6npu_device_check_lost(ring->m6npu))
+		return true;
+	return !(status & M6NPU_RING_STATUS_STALLED);
 }
 
 /**
@@ -316,12 +329,36 @@ void m6npu_ring_abort(struct m6npu_ring *ring, struct m6npu_context *ctx,
 				 lower_32_bits(fence_value));
 }
 
+/* A context is being closed: none of its jobs is in flight, or will be. */
+void m6npu_ring_forget(struct m6npu_ring *ring, struct m6npu_context *ctx)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&ring->lock, flags);
+	if (ring->last_ctx == ctx)
+		ring->last_ctx = NULL;
+	spin_unlock_irqrestore(&ring->lock, flags);
+}
+
 static void ring_schedule(struct m6npu_ring *ring, unsigned long when)
 {
 	unsigned long now = jiffies;
 
 	mod_delayed_work(ring->m6npu->recovery_wq, &ring->expert_work,
 			 time_after(when, now) ? when - now : 0);
+}
+
+/* The job in flight, if that is what the record is about. */
+static struct m6npu_job *ring_meant(struct m6npu_ring *ring,
+				    const struct m6npu_exception *exception)
+{
+	struct m6npu_job *job = ring->job;
+
+	lockdep_assert_held(&ring->lock);
+	if (!job || job->fence_value != le64_to_cpu(exception->fence_value) ||
+	    job->ctx->vm->asid != le16_to_cpu(exception->asid))
+		return NULL;
+	return job;
 }
 
 /**
@@ -346,9 +383,8 @@ m6npu_ring_fault(struct m6npu_ring *ring,
 	struct m6npu_job *job;
 
 	spin_lock_irqsave(&ring->lock, flags);
-	job = ring->job;
-	if (job && job->fence_value == le64_to_cpu(exception->fence_value) &&
-	    job->ctx->vm->asid == le16_to_cpu(exception->asid)) {
+	job = ring_meant(ring, exception);
+	if (job) {
 		if (!job->stall_deadline || job->stall_cmd != cmd) {
 			deadline = jiffies +
 				   msecs_to_jiffies(m6npu_expert_timeout_ms);
@@ -363,8 +399,63 @@ m6npu_ring_fault(struct m6npu_ring *ring,
 	spin_unlock_irqrestore(&ring->lock, flags);
 	if (!ctx)
 		return NULL;
+	atomic_inc(&ctx->stalls);
 	wake_up_all(&ctx->jobs_wait);
 	ring_schedule(ring, deadline);
+	return ctx;
+}
+
+/**
+ * m6npu_ring_hint() - the device says what the job in flight will need
+ * @ring: ring
+ * @exception: its record
+ * @id: where the job's id goes
+ *
+ * Return: the job's context, referenced, or NULL if the record is not about
+ * the job in flight: one that ended needs nothing any more.
+ */
+struct m6npu_context *
+m6npu_ring_hint(struct m6npu_ring *ring,
+		const struct m6npu_exception *exception, u64 *id)
+{
+	struct m6npu_context *ctx = NULL;
+	struct m6npu_job *job;
+	unsigned long flags;
+
+	spin_lock_irqsave(&ring->lock, flags);
+	job = ring_meant(ring, exception);
+	if (job) {
+		*id = job->id;
+		ctx = m6npu_context_get(job->ctx);
+	}
+	spin_unlock_irqrestore(&ring->lock, flags);
+	return ctx;
+}
+
+/**
+ * m6npu_ring_full() - the device says that the router cache had no room
+ * @ring: ring
+ * @exception: its record
+ * @id: where the job's id goes
+ *
+ * Return: the context of the youngest job, which may have ended by now,
+ * referenced, or NULL if the record is about another one.
+ */
+struct m6npu_context *
+m6npu_ring_full(struct m6npu_ring *ring,
+		const struct m6npu_exception *exception, u64 *id)
+{
+	struct m6npu_context *ctx = NULL;
+	unsigned long flags;
+
+	spin_lock_irqsave(&ring->lock, flags);
+	if (ring->last_ctx &&
+	    ring->seqno == le64_to_cpu(exception->fence_value) &&
+	    ring->last_ctx->vm->asid == le16_to_cpu(exception->asid)) {
+		*id = ring->last_id;
+		ctx = m6npu_context_get(ring->last_ctx);
+	}
+	spin_unlock_irqrestore(&ring->lock, flags);
 	return ctx;
 }
 
@@ -403,6 +494,20 @@ void m6npu_ring_resume(struct m6npu_ring *ring, u32 asid)
 
 	spin_lock_irqsave(&ring->lock, flags);
 	resume = ring_resume_locked(ring, asid);
+	spin_unlock_irqrestore(&ring->lock, flags);
+	if (resume)
+		m6npu_ring_write(ring, M6NPU_RING_RESUME, 1);
+}
+
+/* Whatever the job in flight waits for, if it does, is to be reported again. */
+void m6npu_ring_repeat(struct m6npu_ring *ring)
+{
+	unsigned long flags;
+	bool resume = false;
+
+	spin_lock_irqsave(&ring->lock, flags);
+	if (ring->job)
+		resume = ring_resume_locked(ring, ring->job->ctx->vm->asid);
 	spin_unlock_irqrestore(&ring->lock, flags);
 	if (resume)
 		m6npu_ring_write(ring, M6NPU_RING_RESUME, 1);

@@ -67,6 +67,8 @@ struct m6npu_ring {
 	struct m6npu_job *job;
 	/** @last_id: id of the job in flight or, if there is none, the last */
 	u64 last_id;
+	/** @last_ctx: its context; NULL once that is being closed */
+	struct m6npu_context *last_ctx;
 	/** @frozen: a reset is on its way, and decides how @job ends */
 	bool frozen;
 	/** @tail: free-running, entries written since the ring was enabled */
@@ -95,16 +97,25 @@ struct m6npu_job *m6npu_ring_take(struct m6npu_ring *ring,
 void m6npu_ring_freeze(struct m6npu_ring *ring);
 void m6npu_ring_thaw(struct m6npu_ring *ring);
 u64 m6npu_ring_serves(struct m6npu_ring *ring, struct m6npu_context *ctx);
+bool m6npu_ring_runs(struct m6npu_ring *ring, u64 fence_value);
 bool m6npu_ring_executes(struct m6npu_ring *ring, u64 fence_value);
 void m6npu_ring_abort(struct m6npu_ring *ring, struct m6npu_context *ctx,
 		      u64 id);
+void m6npu_ring_forget(struct m6npu_ring *ring, struct m6npu_context *ctx);
 
 /* A job that waits for experts. */
 struct m6npu_context *
 m6npu_ring_fault(struct m6npu_ring *ring,
 		 const struct m6npu_exception *exception, u64 *id);
 void m6npu_ring_fault_lost(struct m6npu_ring *ring);
+struct m6npu_context *
+m6npu_ring_hint(struct m6npu_ring *ring,
+		const struct m6npu_exception *exception, u64 *id);
+struct m6npu_context *
+m6npu_ring_full(struct m6npu_ring *ring,
+		const struct m6npu_exception *exception, u64 *id);
 void m6npu_ring_resume(struct m6npu_ring *ring, u32 asid);
+void m6npu_ring_repeat(struct m6npu_ring *ring);
 u64 m6npu_ring_job_id(struct m6npu_ring *ring, u64 fence_value);
 
 u32 m6npu_ring_read(struct m6npu_ring *ring, u32 reg);

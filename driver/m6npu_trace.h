@@ -73,25 +73,43 @@ TRACE_EVENT(m6npu_job_done,
 		      __entry->expert_faults)
 );
 
-TRACE_EVENT(m6npu_expert_fault,
-	    TP_PROTO(const struct m6npu_ring *ring, u64 job,
-		     const struct m6npu_exception *record),
-	    TP_ARGS(ring, job, record),
-	    TP_STRUCT__entry(__field(u64, job)
-			     __field(u64, mask)
-			     __field(u32, ring)
-			     __field(u32, asid)
-			     __field(u32, layer)
-			     __field(u32, base)),
-	    TP_fast_assign(__entry->job = job;
-			   __entry->mask = le64_to_cpu(record->mask);
-			   __entry->ring = ring->index;
-			   __entry->asid = le16_to_cpu(record->asid);
-			   __entry->layer = le16_to_cpu(record->layer);
-			   __entry->base = le16_to_cpu(record->expert_base);),
-	    TP_printk("ring=%u asid=%u job=%llu layer=%u base=%u mask=%#llx",
-		      __entry->ring, __entry->asid, __entry->job, __entry->layer,
-		      __entry->base, __entry->mask)
+DECLARE_EVENT_CLASS(m6npu_expert,
+		    TP_PROTO(const struct m6npu_ring *ring, u64 job,
+			     const struct m6npu_exception *record),
+		    TP_ARGS(ring, job, record),
+		    TP_STRUCT__entry(__field(u64, job)
+				     __field(u64, mask)
+				     __field(u32, ring)
+				     __field(u32, asid)
+				     __field(u32, layer)
+				     __field(u32, base)),
+		    TP_fast_assign(__entry->job = job;
+				   __entry->mask = le64_to_cpu(record->mask);
+				   __entry->ring = ring->index;
+				   __entry->asid = le16_to_cpu(record->asid);
+				   __entry->layer = le16_to_cpu(record->layer);
+				   __entry->base = le16_to_cpu(record->expert_base);),
+		    TP_printk("ring=%u asid=%u job=%llu layer=%u base=%u mask=%#llx",
+			      __entry->ring, __entry->asid, __entry->job, __entry->layer,
+			      __entry->base, __entry->mask)
+);
+
+DEFINE_EVENT(m6npu_expert, m6npu_expert_fault,
+	     TP_PROTO(const struct m6npu_ring *ring, u64 job,
+		      const struct m6npu_exception *record),
+	     TP_ARGS(ring, job, record)
+);
+
+DEFINE_EVENT(m6npu_expert, m6npu_expert_hint,
+	     TP_PROTO(const struct m6npu_ring *ring, u64 job,
+		      const struct m6npu_exception *record),
+	     TP_ARGS(ring, job, record)
+);
+
+DEFINE_EVENT(m6npu_expert, m6npu_router_full,
+	     TP_PROTO(const struct m6npu_ring *ring, u64 job,
+		      const struct m6npu_exception *record),
+	     TP_ARGS(ring, job, record)
 );
 
 TRACE_EVENT(m6npu_exception,

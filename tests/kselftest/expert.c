@@ -6,10 +6,12 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "board.h"
 #include "kselftest_harness.h"
+#include "moe.h"
 
 #define HIDDEN	32
 #define FFN	16
@@ -35,15 +37,7 @@ FIXTURE(expert)
 	struct job job;
 };
 
-static float weight(uint32_t expert, uint32_t index)
-{
-	uint32_t seed = expert * 7919 + index * 104729 + 12345;
-
-	seed = (seed ^ seed >> 13) * 0x5bd1e995;
-	return (float)((int)(seed >> 16 & 0xff) - 128) / 256;
-}
-
-static struct m6npu_cmd moe_command(void)
+static struct m6npu_cmd two_choices(void)
 {
 	struct m6npu_cmd cmd = { .opcode = M6NPU_OP_MOE_FFN, .layer = 1 };
 
@@ -64,7 +58,7 @@ FIXTURE_SETUP(expert)
 {
 	struct drm_m6npu_expert_table table = { .layers = 2,
 						.experts = EXPERTS };
-	struct m6npu_cmd cmd = moe_command();
+	struct m6npu_cmd cmd = two_choices();
 
 	self->fd = board_open();
 	if (self->fd < 0)
@@ -81,10 +75,10 @@ FIXTURE_SETUP(expert)
 	self->t = self->data.map;
 	for (uint32_t i = 0; i < EXPERTS * WEIGHTS; i++)
 		((float *)self->weights.map)[i] =
-			weight(i / WEIGHTS, i % WEIGHTS);
+			moe_value(i / WEIGHTS, i % WEIGHTS);
 	for (uint32_t r = 0; r < ROWS; r++) {
 		for (uint32_t i = 0; i < HIDDEN; i++)
-			self->t->src[r][i] = weight(100 + r, i);
+			self->t->src[r][i] = moe_value(100 + r, i);
 		for (uint32_t k = 0; k < TOP; k++) {
 			self->t->ids[r][k] = (int32_t)((r * 3 + k * 2) %
 						       EXPERTS);
@@ -127,35 +121,16 @@ static int bind_experts(int fd, const struct buffer *weights, uint32_t mask,
 	return board_ioctl(fd, DRM_IOCTL_M6NPU_EXPERT_BIND, &bind);
 }
 
-static double dot(const float *a, const float *b, uint32_t count)
-{
-	double sum = 0;
-
-	for (uint32_t i = 0; i < count; i++)
-		sum += (double)a[i] * b[i];
-	return sum;
-}
-
-/* The formula of regs.h, in double precision. */
 static double expected(const struct tensors *t, const float *weights,
 		       uint32_t row, uint32_t column)
 {
 	double sum = 0;
 
-	for (uint32_t k = 0; k < TOP; k++) {
-		const float *w = weights + (uint32_t)t->ids[row][k] * WEIGHTS;
-		const float *up = w + FFN * HIDDEN, *down = up + FFN * HIDDEN;
-		double out = 0;
-
-		for (uint32_t f = 0; f < FFN; f++) {
-			double gate = dot(w + f * HIDDEN, t->src[row], HIDDEN);
-
-			out += down[column * FFN + f] * gate /
-			       (1 + exp(-gate)) *
-			       dot(up + f * HIDDEN, t->src[row], HIDDEN);
-		}
-		sum += t->weights[row][k] * out;
-	}
+	for (uint32_t k = 0; k < TOP; k++)
+		sum += t->weights[row][k] *
+		       moe_expected(weights +
+				    (uint32_t)t->ids[row][k] * WEIGHTS,
+				    t->src[row], column);
 	return sum;
 }
 
@@ -286,6 +261,117 @@ TEST_F(expert, rebind)
 	EXPECT_TRUE(right(self->t, moved.map));
 }
 
+/* A program of the time when experts had no type. */
+TEST_F(expert, old_program)
+{
+	struct {
+		uint16_t layer, expert;
+		uint32_t state;
+		uint64_t addr;
+		uint32_t size, priority;
+	} entry[EXPERTS] = { 0 };
+	struct drm_m6npu_expert_bind bind = {
+		.entries = (uintptr_t)entry,
+		.count = EXPERTS,
+		.stride = 24,
+	};
+	struct drm_m6npu_job_info info;
+
+	EXPECT_EQ(24, sizeof(entry[0]));
+	for (uint32_t i = 0; i < EXPERTS; i++) {
+		entry[i].layer = 1;
+		entry[i].expert = (uint16_t)i;
+		entry[i].state = DRM_M6NPU_EXPERT_RESIDENT;
+		entry[i].size = WEIGHTS * sizeof(float);
+		entry[i].addr = self->weights.addr + i * entry[i].size;
+	}
+	ASSERT_EQ(0, board_ioctl(self->fd, DRM_IOCTL_M6NPU_EXPERT_BIND, &bind));
+	ASSERT_EQ(0, board_run(self->fd, &self->job, &info));
+	EXPECT_EQ(0, info.error);
+	EXPECT_TRUE(right(self->t, self->weights.map));
+}
+
+/* An expert may have another format than its command names, at any time. */
+TEST_F(expert, types)
+{
+	struct drm_m6npu_expert entry = {
+		.layer = 1, .expert = 3, .state = DRM_M6NPU_EXPERT_RESIDENT,
+		.size = WEIGHTS * sizeof(float),
+	};
+	struct drm_m6npu_expert_bind bind = {
+		.entries = (uintptr_t)&entry, .count = 1,
+		.stride = sizeof(entry),
+	};
+	const float *weights =
+		(const float *)self->weights.map + entry.expert * WEIGHTS;
+	struct drm_m6npu_job_info info;
+	struct buffer halves;
+
+	ASSERT_EQ(0, board_buffer(self->fd, self->pool, entry.size, 0,
+				  &halves));
+	/* Exact: all have few digits. */
+	for (uint32_t i = 0; i < WEIGHTS; i++)
+		((_Float16 *)halves.map)[i] = (_Float16)weights[i];
+	entry.addr = halves.addr;
+	ASSERT_EQ(0, bind_experts(self->fd, &self->weights, 0xff,
+				  DRM_M6NPU_EXPERT_RESIDENT));
+	for (uint32_t i = 0; i < 6; i++) {
+		entry.type = i % 2 ? M6NPU_TYPE_F16 : M6NPU_TYPE_F32;
+		ASSERT_EQ(0, board_ioctl(self->fd, DRM_IOCTL_M6NPU_EXPERT_BIND,
+					 &bind));
+		ASSERT_EQ(0, board_run(self->fd, &self->job, &info));
+		EXPECT_EQ(0, info.error);
+		EXPECT_EQ(i % 2, right(self->t, self->weights.map));
+	}
+}
+
+static int64_t now_us(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+/*
+ * To put an expert where another is while a job waits costs no more than the
+ * calls: the job has just been told to look again, and waits for the next.
+ */
+TEST_F(expert, make_room)
+{
+	struct drm_m6npu_event_expert_fault event;
+	struct drm_m6npu_job_info info;
+	int64_t began, took = 0, longest = 0;
+	uint32_t victim = 1u << 7, wanted = 1u << self->t->ids[0][0];
+
+	ASSERT_EQ(0, board_submit(self->fd, &self->job));
+	ASSERT_EQ((int)sizeof(event),
+		  board_event(self->fd, DRM_M6NPU_EVENT_EXPERT_FAULT,
+			      BOARD_TIMEOUT_MS, &event, sizeof(event)));
+	ASSERT_EQ(0, event.mask & victim);
+	for (int i = 0; i < 100; i++) {
+		/* One of several that it needs, so that it waits again. */
+		ASSERT_EQ(0, bind_experts(self->fd, &self->weights,
+					  wanted | victim,
+					  DRM_M6NPU_EXPERT_RESIDENT));
+		began = now_us();
+		ASSERT_EQ(0, bind_experts(self->fd, &self->weights,
+					  wanted | victim,
+					  DRM_M6NPU_EXPERT_ABSENT));
+		began = now_us() - began;
+		took += began;
+		longest = began > longest ? began : longest;
+	}
+	TH_LOG("%lld us each, at most %lld", (long long)took / 100,
+	       (long long)longest);
+	EXPECT_GT(3000, took / 100);
+	ASSERT_EQ(0, bind_experts(self->fd, &self->weights, 0xff,
+				  DRM_M6NPU_EXPERT_RESIDENT));
+	ASSERT_EQ(0, board_wait(self->fd, &self->job, BOARD_TIMEOUT_MS, &info));
+	EXPECT_EQ(0, info.error);
+	EXPECT_TRUE(right(self->t, self->weights.map));
+}
+
 TEST_F(expert, refused)
 {
 	struct drm_m6npu_expert_table table = { .layers = 1, .experts = 1 };
@@ -297,6 +383,7 @@ TEST_F(expert, refused)
 		  .addr = self->weights.addr, .size = 64 },
 	};
 	struct drm_m6npu_expert good = entry[1];
+	struct drm_m6npu_expert absent = { .layer = 1, .expert = 2 };
 	struct drm_m6npu_expert_bind bind = {
 		.entries = (uintptr_t)entry, .count = 2,
 		.stride = sizeof(entry[0]),
@@ -328,6 +415,13 @@ TEST_F(expert, refused)
 	EXPECT_BIND(-EINVAL, entry[1].addr = 4);
 	EXPECT_BIND(-EINVAL, entry[1].addr = 1ull << 38);
 	EXPECT_BIND(-EINVAL, entry[1].priority = 1001);
+	EXPECT_BIND(-EINVAL, entry[1].type = M6NPU_TYPE_I32);
+	EXPECT_BIND(-EINVAL, entry[1].type = M6NPU_TYPE_COUNT);
+	EXPECT_BIND(-EINVAL, entry[1].type = 1u << 16 | M6NPU_TYPE_F16);
+	EXPECT_BIND(-EINVAL, entry[1].pad = 1);
+	EXPECT_BIND(-EINVAL, entry[1] = absent; entry[1].type = 1);
+	EXPECT_BIND(0, entry[1] = absent);
+	EXPECT_BIND(0, entry[1].type = M6NPU_TYPE_Q6_K);
 	EXPECT_BIND(0, (void)0);
 #undef EXPECT_BIND
 	/* A field that this kernel doesn't have must be zero. */
@@ -340,6 +434,9 @@ TEST_F(expert, refused)
 	newer[1].later = 0;
 	args.count = 2;
 	EXPECT_EQ(0, board_ioctl(self->fd, DRM_IOCTL_M6NPU_EXPERT_BIND, &args));
+	args.stride = 20;
+	EXPECT_EQ(-EINVAL, board_ioctl(self->fd, DRM_IOCTL_M6NPU_EXPERT_BIND,
+				       &args));
 	bind.count = DRM_M6NPU_MAX_BINDS + 1;
 	EXPECT_EQ(-E2BIG, board_ioctl(self->fd, DRM_IOCTL_M6NPU_EXPERT_BIND,
 				      &bind));
@@ -464,7 +561,7 @@ static int stall_and_leave(void)
 	struct drm_m6npu_expert_table table = { .layers = 2,
 						.experts = EXPERTS };
 	struct drm_m6npu_event_expert_fault event;
-	struct m6npu_cmd cmd = moe_command();
+	struct m6npu_cmd cmd = two_choices();
 	struct buffer data, list;
 	int fd = board_open();
 	uint32_t pool;

@@ -140,6 +140,11 @@ FIELDS(router, F(drm_m6npu_router_ctl, flags, FLAGS, 7),
        F(drm_m6npu_router_ctl, policy, SMALL, 3),
        F(drm_m6npu_router_ctl, threshold, SMALL, 1001),
        F(drm_m6npu_router_ctl, pad, PAD));
+FIELDS(layer_stats, F(drm_m6npu_layer_stats_get, entries, POINTER),
+       F(drm_m6npu_layer_stats_get, count, SMALL, 40),
+       F(drm_m6npu_layer_stats_get, stride, STRIDE, 64),
+       F(drm_m6npu_layer_stats_get, first, SMALL, 5),
+       F(drm_m6npu_layer_stats_get, pad, PAD));
 FIELDS(reset, F(drm_m6npu_reset, flags, PAD), F(drm_m6npu_reset, pad, PAD));
 /* What the core offers, as far as it meets our objects. */
 FIELDS(gem_close, F(drm_gem_close, handle, HANDLE), F(drm_gem_close, pad, PAD));
@@ -181,6 +186,7 @@ static const struct call calls[] = {
 	M6(EXPERT_TABLE, expert_table, expert_table, 3),
 	M6(EXPERT_BIND, expert_bind, expert_bind, 8),
 	M6(ROUTER_CTL, router_ctl, router, 2),
+	M6(LAYER_STATS, layer_stats_get, layer_stats, 2),
 	M6(RESET, reset, reset, 1),
 	CALL(DRM_IOCTL_GET_UNIQUE, drm_unique, unique, 1),
 	CALL(DRM_IOCTL_GET_MAGIC, drm_auth, magic, 1),

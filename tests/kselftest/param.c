@@ -111,8 +111,8 @@ TEST_F(param, sizes)
 }
 
 /*
- * A program of the time when there was no client_limit, next, align, ready: it
- * is served as it was, and nothing is written behind its structures.
+ * A program of the time when there was no client_limit, next, align, ready,
+ * quota: it is served as it was, and nothing is written behind its structures.
  */
 TEST_F(param, old_program)
 {
@@ -121,6 +121,7 @@ TEST_F(param, old_program)
 	struct drm_m6npu_bo_create bo = { .size = PAGE, .align = 12345 };
 	struct drm_m6npu_pool_info pool_info = { .client_used = 77 };
 	struct drm_m6npu_bo_info bo_info = { .align = 77, .ready = 78 };
+	struct drm_m6npu_router_ctl router = { .quota = 77 };
 
 	/* The limit would be refused: it is not a persistent pool. */
 	EXPECT_EQ(24, offsetof(struct drm_m6npu_pool_create, client_limit));
@@ -152,6 +153,12 @@ TEST_F(param, old_program)
 	EXPECT_EQ(bo.addr, bo_info.addr);
 	EXPECT_EQ(77, bo_info.align);
 	EXPECT_EQ(78, bo_info.ready);
+	EXPECT_EQ(64, offsetof(struct drm_m6npu_router_ctl, quota));
+	ASSERT_EQ(0, board_ioctl(self->fd,
+				 with_size(DRM_IOCTL_M6NPU_ROUTER_CTL, 64),
+				 &router));
+	EXPECT_NE(0, router.threshold);
+	EXPECT_EQ(77, router.quota);
 }
 
 /* And one of a time to come, which uses nothing that is not known yet. */
@@ -231,6 +238,7 @@ TEST_F(param, pads)
 		PAD(SUBMIT, submit, flags),
 		PAD(ROUTER_CTL, router_ctl, pad),
 		PAD(ROUTER_CTL, router_ctl, flags),
+		PAD(LAYER_STATS, layer_stats_get, pad),
 		PAD(RESET, reset, flags),
 		PAD(RESET, reset, pad),
 		PAD(POOL_FLUSH, pool_flush, flags),

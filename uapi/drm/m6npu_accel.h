@@ -646,7 +646,8 @@ struct drm_m6npu_expert_bind {
  * results never depend on it. DRM_M6NPU_ROUTER_INVALIDATE drops the entries of
  * the caller's context only.
  *
- * Errors: -EINVAL unknown policy, flag, threshold above 1000.
+ * Errors: -EINVAL unknown policy, flag, threshold above 1000; -ENODEV device
+ * lost.
  */
 struct drm_m6npu_router_ctl {
 	/** @flags: DRM_M6NPU_ROUTER_* */
