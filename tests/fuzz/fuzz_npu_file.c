@@ -54,6 +54,21 @@ static void mend(uint8_t *image, size_t size)
 	h->header_xxh3 = XXH3_64bits(image, NPU_FILE_ALIGN);
 }
 
+/* What was accepted is found. */
+static void find_last_expert(const struct npu_file *file)
+{
+	const struct npu_runtime *r = &npu_file_header(file)->runtime;
+	char name[NPU_FILE_NAME_BYTES];
+
+	if (!r->expert_layers)
+		return;
+	npu_file_section_name(file, npu_file_expert(file, r->expert_layers - 1,
+						    r->experts - 1), name);
+	if (r->low_expert_bytes)
+		npu_file_section_name(file, npu_file_expert_low(file,
+			r->expert_layers - 1, r->experts - 1), name);
+}
+
 static void use(const char *path)
 {
 	const struct npu_layout_request request = { .slots = 2 };
@@ -62,6 +77,7 @@ static void use(const char *path)
 
 	if (npu_file_open(path, &file))
 		return;
+	find_last_expert(file);
 	npu_file_verify(file, NULL, NULL);
 	npu_layout_plan(&layout, file, &request);
 	npu_file_close(file);

@@ -2,9 +2,9 @@
 /*
  * Events that the driver queues on the device file.
  *
- * Expert faults go to the model they are for. What the others tell is also in
- * JOB_INFO and in the device's figures, so they need no more than be taken out
- * of the queue, which is short.
+ * Expert faults and hints go to the model they are for. What the others tell is
+ * also in JOB_INFO and in the device's figures, so they need no more than be
+ * taken out of the queue, which is short.
  */
 #include <errno.h>
 #include <string.h>
@@ -16,15 +16,19 @@
 /* The kernel hands out whole events only. */
 #define READ_BYTES 4096
 
-static int handle_expert_fault(const struct npu_event_handler *handler,
-			       const void *data, size_t length)
+/* Faults and hints have the same fields. */
+static int handle_expert(const struct npu_event_handler *handler,
+			 const struct drm_event *base, const void *data)
 {
-	struct drm_m6npu_event_expert_fault fault;
+	struct drm_m6npu_event_expert_fault event;
 
-	if (!handler || length < sizeof(fault))
+	if (!handler || base->length < sizeof(event))
 		return 0;
-	memcpy(&fault, data, sizeof(fault));
-	return handler->expert_fault(handler->user, &fault);
+	memcpy(&event, data, sizeof(event));
+	if (base->type == DRM_M6NPU_EVENT_EXPERT_FAULT)
+		return handler->expert_fault(handler->user, &event);
+	handler->expert_hint(handler->user, &event);
+	return 0;
 }
 
 int npu_events_parse(const void *data, size_t size,
@@ -39,8 +43,9 @@ int npu_events_parse(const void *data, size_t size,
 		if (base.length < sizeof(base) || base.length > size)
 			break;
 		error = 0;
-		if (base.type == DRM_M6NPU_EVENT_EXPERT_FAULT)
-			error = handle_expert_fault(handler, p, base.length);
+		if (base.type == DRM_M6NPU_EVENT_EXPERT_FAULT ||
+		    base.type == DRM_M6NPU_EVENT_EXPERT_HINT)
+			error = handle_expert(handler, &base, p);
 		if (error && !ret)
 			ret = error;
 		p += base.length;

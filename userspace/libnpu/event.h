@@ -11,12 +11,14 @@ struct npu_event_handler {
 	/* A negative errno stops nothing, but is what the reader returns. */
 	int (*expert_fault)(void *user,
 			    const struct drm_m6npu_event_expert_fault *event);
+	void (*expert_hint)(void *user,
+			    const struct drm_m6npu_event_expert_fault *event);
 	void *user;
 };
 
 /*
  * Reads and handles the device's events until there are none. @handler may be
- * NULL: then expert faults are dropped.
+ * NULL: then what concerns experts is dropped.
  */
 int npu_events_read(struct npu_device *device,
 		    const struct npu_event_handler *handler);

@@ -20,6 +20,7 @@ size_t npu_step_block_bytes(uint32_t tokens)
 }
 
 size_t npu_step_block_write(void *dst, const struct npu_kv_shape *kv,
+			    const struct npu_step_ahead *ahead,
 			    const struct npu_step_token *tokens,
 			    uint32_t count)
 {
@@ -40,8 +41,8 @@ size_t npu_step_block_write(void *dst, const struct npu_kv_shape *kv,
 	step->kv_capacity = htole32(kv->capacity);
 	step->kv_type = htole32(kv->q8_0 ? M6NPU_TYPE_Q8_0 : M6NPU_TYPE_F16);
 	step->kv_slot_stride = htole64(kv->slot_stride);
-	step->prefetch_permille = 0;
-	step->flags = 0;
+	step->prefetch_permille = htole32(ahead->permille);
+	step->flags = htole32(ahead->hints ? M6NPU_STEP_HINTS : 0);
 	return npu_step_block_bytes(count);
 }
 
@@ -62,6 +63,7 @@ static const struct {
 	  "an expert was not brought in in time; load all experts, or raise the driver's expert timeout" },
 	{ M6NPU_EXC_ROUTER_CACHE_FULL, "ROUTER_CACHE_FULL",
 	  "pin fewer experts" },
+	{ M6NPU_EXC_EXPERT_HINT, "EXPERT_HINT", "nothing: it is no error" },
 	{ M6NPU_EXC_ILLEGAL_COMMAND, "ILLEGAL_COMMAND", MISMATCH },
 	{ M6NPU_EXC_BOUNDS, "BOUNDS", MISMATCH },
 	{ M6NPU_EXC_UNIT_HANG, "UNIT_HANG", BROKEN },

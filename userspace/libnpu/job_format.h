@@ -17,10 +17,17 @@ struct npu_kv_shape {
 	uint64_t slot_stride;	/* bytes */
 };
 
+/* What the device does about experts that it expects to need. */
+struct npu_step_ahead {
+	uint32_t permille;	/* from this chance on; 0: the device's */
+	bool hints;		/* tells which are absent */
+};
+
 uint32_t npu_step_max_tokens(void);
 size_t npu_step_block_bytes(uint32_t tokens);
 /* Returns the bytes written at @dst. */
 size_t npu_step_block_write(void *dst, const struct npu_kv_shape *kv,
+			    const struct npu_step_ahead *ahead,
 			    const struct npu_step_token *tokens,
 			    uint32_t count);
 

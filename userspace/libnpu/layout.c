@@ -107,11 +107,14 @@ static void plan_pool(struct npu_layout *l)
 		  pool_bytes(l->scratch, l->chunk) +
 		  pool_bytes(l->kv, l->chunk) + pool_bytes(l->io, l->chunk) +
 		  pool_bytes(l->experts, l->chunk) +
+		  pool_bytes(l->low, l->chunk) +
 		  round_up(l->commands, PAGE);
 	if (l->kv > largest)
 		largest = l->kv;
 	if (l->experts > largest)
 		largest = l->experts;
+	if (l->low > largest)
+		largest = l->low;
 	/* The pool may begin, and small buffers end, off a large page. */
 	if (largest >= NPU_LARGE_PAGE)
 		l->pool += 2 * NPU_LARGE_PAGE;
@@ -160,6 +163,26 @@ static int plan_places(struct npu_layout *l, const struct npu_file *file,
 	return 0;
 }
 
+/* All copies, when there may be experts that they stand in for. */
+static int plan_low(struct npu_layout *l, const struct npu_file *file,
+		    const struct npu_layout_request *request)
+{
+	uint64_t *offsets;
+
+	l->experts_come = l->places &&
+			  (l->place_bytes || request->experts_on_demand);
+	if (!request->expert_fallback)
+		return 0;
+	if (!npu_file_header(file)->runtime.low_expert_bytes)
+		return npu_fail(-ENOTSUP,
+				"the model has no experts of lower precision to fall back on; compile it with --expert-fallback");
+	if (!l->experts_come)
+		return 0;
+	offsets = npu_layout_experts(file, NPU_SECTION_EXPERT_LOW, &l->low);
+	free(offsets);
+	return offsets ? 0 : npu_fail_memory();
+}
+
 int npu_layout_plan(struct npu_layout *l, const struct npu_file *file,
 		    const struct npu_layout_request *request)
 {
@@ -184,19 +207,20 @@ int npu_layout_plan(struct npu_layout *l, const struct npu_file *file,
 	if (ret)
 		return ret;
 	tiles = npu_layout_tiles(file, &count, &l->commands);
-	offsets = npu_layout_experts(file, &l->experts);
+	offsets = npu_layout_experts(file, NPU_SECTION_EXPERT, &l->experts);
 	free(tiles);
 	free(offsets);
 	if (!tiles || !offsets)
 		return npu_fail_memory();
 	ret = plan_places(l, file, request->expert_budget);
+	if (!ret)
+		ret = plan_low(l, file, request);
 	if (ret)
 		return ret;
 	plan_pool(l);
 	l->weights_windows = plan_windows(l, l->weights);
 	/* A window clears what is behind it: not for experts yet to come. */
-	l->experts_windows = !request->experts_on_demand && !l->place_bytes &&
-			     plan_windows(l, l->experts);
+	l->experts_windows = !l->experts_come && plan_windows(l, l->experts);
 	if (l->experts > MAX_BYTES || l->pool > MAX_BYTES)
 		return npu_fail(-ENOSPC,
 				"model of %" PRIu64 " bytes is larger than the device's address space",
@@ -255,9 +279,13 @@ const struct npu_tile *npu_tile_for(const struct npu_tile *tiles,
 	return NULL;
 }
 
-uint64_t *npu_layout_experts(const struct npu_file *file, uint64_t *bytes)
+uint64_t *npu_layout_experts(const struct npu_file *file,
+			     enum npu_section_type type, uint64_t *bytes)
 {
 	const struct npu_runtime *r = &npu_file_header(file)->runtime;
+	uint32_t (*find)(const struct npu_file *, uint32_t, uint32_t) =
+		type == NPU_SECTION_EXPERT ? npu_file_expert :
+					     npu_file_expert_low;
 	uint32_t layer, expert, k = 0;
 	uint64_t *offsets;
 
@@ -268,7 +296,7 @@ uint64_t *npu_layout_experts(const struct npu_file *file, uint64_t *bytes)
 		return NULL;
 	for (layer = 0; layer < r->expert_layers; layer++) {
 		for (expert = 0; expert < r->experts; expert++) {
-			uint32_t i = npu_file_expert(file, layer, expert);
+			uint32_t i = find(file, layer, expert);
 
 			offsets[k++] = *bytes;
 			*bytes += round_up(

@@ -16,13 +16,14 @@ struct npu_layout_request {
 	bool kv_q8_0;
 	bool experts_on_demand;
 	uint64_t expert_budget;	/* bytes, 0: room for all experts */
+	bool expert_fallback;	/* copies of lower precision stand in */
 };
 
 struct npu_layout {
 	uint32_t slots, max_seq;
 	uint64_t kv_slot_stride;
 	/* Bytes of each part. */
-	uint64_t weights, scratch, kv, io, commands, experts;
+	uint64_t weights, scratch, kv, io, commands, experts, low;
 	/* Bytes of the buffers they are cut into. */
 	uint64_t chunk;
 	/*
@@ -31,6 +32,8 @@ struct npu_layout {
 	 */
 	uint32_t places;
 	uint64_t place_bytes;
+	/* Experts come when they are needed; else all are there, to stay. */
+	bool experts_come;
 	/* Tokens of a step whose experts have places all at once. */
 	uint32_t step_tokens;
 	/* These parts are worth windows of the device. */
@@ -48,8 +51,9 @@ struct npu_tile {
 };
 
 /*
- * -EINVAL: @request does not fit the model, -EBADMSG: the file's figures do
- * not fit together, -ENOSPC: more than the device can address.
+ * -EINVAL: @request does not fit the model, -ENOTSUP: the model lacks what it
+ * asks for, -EBADMSG: the file's figures do not fit together, -ENOSPC: more
+ * than the device can address.
  */
 int npu_layout_plan(struct npu_layout *layout, const struct npu_file *file,
 		    const struct npu_layout_request *request);
@@ -62,9 +66,10 @@ const struct npu_tile *npu_tile_for(const struct npu_tile *tiles,
 				    uint32_t count, uint32_t tokens);
 
 /*
- * Offset of each (layer, expert) in the experts' span, for free(3): packed
- * layer by layer.
+ * Offset of each (layer, expert) in a span of its own, for free(3): packed
+ * layer by layer. @type: NPU_SECTION_EXPERT, or _LOW, which the file must have.
  */
-uint64_t *npu_layout_experts(const struct npu_file *file, uint64_t *bytes);
+uint64_t *npu_layout_experts(const struct npu_file *file,
+			     enum npu_section_type type, uint64_t *bytes);
 
 #endif

@@ -125,16 +125,70 @@ static int check_target(struct loader *l, const char *path)
 	return 0;
 }
 
-static int read_preload(struct loader *l)
+/* A user's priorities say more than what was popular elsewhere. */
+static bool has_priorities(const struct npu_preload *preload)
+{
+	uint32_t i;
+
+	for (i = 0; i < preload->layers * preload->experts; i++)
+		if (preload->named[i])
+			return true;
+	return false;
+}
+
+static int parse_calibration(struct npu_model *m, const char *text, size_t size)
+{
+	m->calibrated = true;
+	if (!has_priorities(&m->preload))
+		m->calibrated = npu_preload_calibrate(&m->preload, text, size);
+	return 0;
+}
+
+static int read_preload(struct loader *l, const char *path)
 {
 	struct npu_model *m = l->model;
 	int ret;
 
 	ret = npu_preload_init(&m->preload, m->runtime.expert_layers,
 			       m->runtime.experts);
-	if (ret || !l->options.preload_config)
+	if (!ret && l->options.preload_config)
+		ret = npu_preload_read(&m->preload, l->options.preload_config);
+	if (ret || npu_file_find(m->file, NPU_SECTION_CALIBRATION, 0) < 0)
 		return ret;
-	return npu_preload_read(&m->preload, l->options.preload_config);
+	return read_text(l, path, NPU_SECTION_CALIBRATION, parse_calibration);
+}
+
+/* ---- Reading ahead ---- */
+
+static int check_prefetch(const struct npu_model_options *o)
+{
+	if (o->prefetch_permille > NPU_PREFETCH_OFF)
+		return npu_fail(-EINVAL,
+				"prefetch threshold %" PRIu32 " is above 1000 (1.0)",
+				o->prefetch_permille);
+	if (!o->prefetch_low != !o->prefetch_high ||
+	    o->prefetch_low > o->prefetch_high || o->prefetch_high > 1000)
+		return npu_fail(-EINVAL,
+				"the prefetch threshold cannot move between %" PRIu32 " and %" PRIu32 "; give two numbers of 1 to 1000, the lower one first",
+				o->prefetch_low, o->prefetch_high);
+	return 0;
+}
+
+static int init_experts(struct loader *l)
+{
+	struct npu_model *m = l->model;
+	struct npu_experts_options options = {
+		.io = &m->io,
+		.prefetch_permille = l->options.prefetch_permille,
+		.prefetch_low = l->options.prefetch_low,
+		.prefetch_high = l->options.prefetch_high,
+	};
+
+	/* Else copying to SRAM is all there is, as the device is set. */
+	if (!options.prefetch_permille && m->layout.experts_come)
+		options.prefetch_permille = NPU_PREFETCH_DEFAULT;
+	return npu_experts_init(&m->experts, m->pool, m->file, &m->layout,
+				&m->preload, &options);
 }
 
 /* No more tokens, and so rows of results, than have room for their experts. */
@@ -157,6 +211,7 @@ static int plan(struct loader *l)
 		.kv_q8_0 = l->options.kv_q8_0,
 		.experts_on_demand = l->options.experts_on_demand,
 		.expert_budget = l->options.expert_budget,
+		.expert_fallback = l->options.expert_fallback,
 	};
 	int ret;
 
@@ -198,7 +253,7 @@ static int read_file(struct loader *l, const char *path)
 	if (!ret)
 		ret = settle_begin(m);
 	if (!ret)
-		ret = read_preload(l);
+		ret = read_preload(l, path);
 	return ret ? ret : plan(l);
 }
 
@@ -218,8 +273,9 @@ static int make_span(struct npu_model *m, struct npu_span *span, uint64_t size,
  * Takes all of it before anything is read. Large parts first: they are the ones
  * that a fragmented pool fails.
  */
-static int take_buffers(struct npu_model *m)
+static int take_buffers(struct loader *l)
 {
+	struct npu_model *m = l->model;
 	const struct npu_layout *lay = &m->layout;
 	struct npu_pool_info info = { 0 };
 	uint64_t addr = 0;
@@ -231,8 +287,7 @@ static int take_buffers(struct npu_model *m)
 		ret = make_span(m, &m->weights, lay->weights,
 				NPU_BUFFER_READONLY, lay->weights_windows);
 	if (!ret)
-		ret = npu_experts_init(&m->experts, m->pool, m->file, lay,
-				       &m->preload);
+		ret = init_experts(l);
 	if (!ret)
 		ret = make_span(m, &m->kv, lay->kv, 0, false);
 	if (!ret)
@@ -257,15 +312,16 @@ static bool lacks_room(int error)
 }
 
 /* 0 with no pool in the model: there is none that does. */
-static int take_shared(struct npu_model *m)
+static int take_shared(struct loader *l)
 {
+	struct npu_model *m = l->model;
 	int ret;
 
 	ret = npu_pool_find(m->device, m->layout.pool, &m->pool);
 	if (ret || !m->pool)
 		return ret;
 	m->own_pool = true;
-	ret = take_buffers(m);
+	ret = take_buffers(l);
 	if (!lacks_room(ret))
 		return ret;
 	npu_model_release_memory(m);
@@ -273,8 +329,9 @@ static int take_shared(struct npu_model *m)
 }
 
 /* Room for aligned buffers if it can be had, else without. */
-static int take_private(struct npu_model *m)
+static int take_private(struct loader *l)
 {
+	struct npu_model *m = l->model;
 	const struct npu_layout *lay = &m->layout;
 	int ret = -ENOMEM;
 
@@ -286,7 +343,7 @@ static int take_private(struct npu_model *m)
 	if (ret)
 		return ret;
 	m->own_pool = true;
-	return take_buffers(m);
+	return take_buffers(l);
 }
 
 static int take_memory(struct loader *l)
@@ -296,12 +353,12 @@ static int take_memory(struct loader *l)
 
 	m->pool = l->options.pool;
 	if (m->pool)
-		return take_buffers(m);
+		return take_buffers(l);
 	if (!l->options.private_pool)
-		ret = take_shared(m);
+		ret = take_shared(l);
 	if (ret || m->pool)
 		return ret;
-	return take_private(m);
+	return take_private(l);
 }
 
 static int make_sync(struct npu_model *m)
@@ -434,8 +491,7 @@ static int load(struct loader *l, const char *path)
 		return ret;
 	map_windows(m);
 	/* With everything in, and to stay, nothing is read again. */
-	if (!m->layout.place_bytes &&
-	    (!m->runtime.expert_layers || !l->options.experts_on_demand)) {
+	if (!m->layout.experts_come) {
 		npu_experts_close_file(&m->experts);
 		npu_file_close(m->file);
 		m->file = NULL;
@@ -459,6 +515,9 @@ int npu_model_load(struct npu_device *device, const char *path,
 	/* A caller built with an older header has fewer of them. */
 	if (options)
 		memcpy(&l.options, options, options->size);
+	ret = check_prefetch(&l.options);
+	if (ret)
+		return ret;
 	l.model = calloc(1, sizeof(*l.model));
 	if (!l.model)
 		return npu_fail_memory();

@@ -84,9 +84,31 @@ void npu_model_info(const struct npu_model *model, struct npu_model_info *info)
 		.expert_evictions = atomic_load(&f->evictions),
 		.expert_bytes_read = atomic_load(&f->bytes_read),
 		.expert_stall_ns = atomic_load(&f->stall_ns),
+		.expert_uses = atomic_load(&f->uses),
+		.expert_hits = atomic_load(&f->hits),
+		.expert_hints = atomic_load(&f->hints),
+		.expert_prefetches = atomic_load(&f->prefetches),
+		.expert_prefetches_used = atomic_load(&f->prefetches_used),
+		.expert_fallbacks = atomic_load(&f->fallbacks),
+		.prefetch_permille = r->guesses ? atomic_load(&f->threshold) :
+						  NPU_PREFETCH_OFF,
+		.has_guesses = r->guesses,
+		.has_low_experts = r->low_expert_bytes,
+		.has_calibration = model->calibrated,
 	};
 	memcpy(info->eos_tokens, model->metadata.eos,
 	       sizeof(info->eos_tokens));
+}
+
+size_t npu_model_expert_use(const struct npu_model *model, uint64_t *uses,
+			    size_t max)
+{
+	const struct npu_experts *e = &model->experts;
+	size_t i, n = (size_t)e->layers * e->experts;
+
+	for (i = 0; i < n && i < max; i++)
+		uses[i] = atomic_load(&e->list[i].uses);
+	return n;
 }
 
 const struct npu_tokenizer *npu_model_tokenizer(const struct npu_model *model)

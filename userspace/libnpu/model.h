@@ -31,6 +31,7 @@ struct npu_model {
 	uint32_t tile_count;
 	struct npu_experts experts;
 	uint64_t expert_bytes;
+	bool calibrated;		/* the file says who is popular */
 
 	/* Of the step that runs. */
 	uint32_t syncobj;
@@ -47,5 +48,9 @@ void npu_model_release_memory(struct npu_model *model);
 /* Checks tokens against the model, without side effects. */
 int npu_model_check_step(const struct npu_model *model,
 			 const struct npu_step_token *tokens, uint32_t count);
+/* Remembers how far slots are filled after a step, good or not. */
+void npu_model_note_step(struct npu_model *model,
+			 const struct npu_step_token *tokens, uint32_t count,
+			 bool good);
 
 #endif

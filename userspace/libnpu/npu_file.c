@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * A .npu file as an object: opening, its parts, their names. What makes it
- * valid is in npu_file_check.c, the contents of sections in npu_file_read.c.
+ * valid is in npu_file_header.c and npu_file_check.c, the contents of sections
+ * in npu_file_read.c.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -53,7 +54,7 @@ int npu_file_pread(const struct npu_file *file, void *dst, size_t size,
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)
-			return npu_fail(-errno, "%s: read error: %s",
+			return npu_fail(-errno, "%s: read error: %s; check the disk",
 					file->path, strerror(errno));
 		if (n == 0)
 			return npu_file_refuse(file,
@@ -150,6 +151,7 @@ void npu_file_close(struct npu_file *file)
 		close(file->fd);
 	free(file->buffer);
 	free(file->experts);
+	free(file->low_experts);
 	free(file->sections);
 	free(file->path);
 	free(file);
@@ -198,6 +200,12 @@ uint32_t npu_file_expert(const struct npu_file *file, uint32_t layer,
 	return file->experts[layer * file->header.runtime.experts + expert];
 }
 
+uint32_t npu_file_expert_low(const struct npu_file *file, uint32_t layer,
+			     uint32_t expert)
+{
+	return file->low_experts[layer * file->header.runtime.experts + expert];
+}
+
 const char *npu_file_section_name(const struct npu_file *file, uint32_t i,
 				  char buf[NPU_FILE_NAME_BYTES])
 {
@@ -221,6 +229,10 @@ const char *npu_file_section_name(const struct npu_file *file, uint32_t i,
 	case NPU_SECTION_EXPERT:
 		snprintf(buf, NPU_FILE_NAME_BYTES, "expert %u.%u", s->layer,
 			 s->expert);
+		return buf;
+	case NPU_SECTION_EXPERT_LOW:
+		snprintf(buf, NPU_FILE_NAME_BYTES, "low expert %u.%u",
+			 s->layer, s->expert);
 		return buf;
 	default:
 		snprintf(buf, NPU_FILE_NAME_BYTES, "type %u", s->type);

@@ -44,8 +44,11 @@ int64_t npu_file_find(const struct npu_file *file, enum npu_section_type type,
 /* Index of an expert's section; @layer and @expert within header.runtime's. */
 uint32_t npu_file_expert(const struct npu_file *file, uint32_t layer,
 			 uint32_t expert);
+/* The same of its low copy, if runtime.low_expert_bytes says there are some. */
+uint32_t npu_file_expert_low(const struct npu_file *file, uint32_t layer,
+			     uint32_t expert);
 
-/* "metadata", "commands tile 16", "static at 0x1000", "expert 3.17" */
+/* "metadata", "commands tile 16", "static at 0x1000", "expert 3.17", ... */
 #define NPU_FILE_NAME_BYTES	40
 const char *npu_file_section_name(const struct npu_file *file, uint32_t i,
 				  char buf[NPU_FILE_NAME_BYTES]);

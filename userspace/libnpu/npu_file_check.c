@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * What makes the header and the section table of a .npu file valid. Works on
- * copies, so what was checked is what is used.
+ * What makes the section table of a .npu file valid. Works on a copy, so what
+ * was checked is what is used.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -9,256 +9,29 @@
 #include <xxhash.h>
 
 #include "error.h"
+#include "m6npu_regs.h"
 #include "npu_file_priv.h"
 
-/* Bounds that keep sums of products far from 2^64 and a hostile file small. */
-#define MAX_REGION_BYTES	(1ull << 38)	/* a device address has 38 bits */
-#define MAX_DIMENSION		(1u << 24)
+/* Bounds that keep a hostile file small. */
 #define MAX_TEXT_BYTES		(256u << 20)
 #define COMMAND_BYTES		64
 #define MAX_COMMANDS		65536
-
-static bool all_zero(const void *data, size_t size)
-{
-	const uint8_t *p = data;
-
-	while (size--)
-		if (*p++)
-			return false;
-	return true;
-}
-
-/* Does [offset, offset + size) lie in [0, total)? */
-static bool within(uint64_t offset, uint64_t size, uint64_t total)
-{
-	return offset <= total && size <= total - offset;
-}
-
-static int check_identity(struct npu_file *file, const uint8_t *page)
-{
-	const struct npu_file_header *h = &file->header;
-	XXH64_hash_t hash;
-	uint8_t *copy;
-
-	if (memcmp(h->magic, NPU_FILE_MAGIC, sizeof(h->magic)))
-		return npu_file_refuse(file, "not a .npu file: wrong magic");
-	if (h->version_major != NPU_FILE_MAJOR ||
-	    h->version_minor > NPU_FILE_MINOR)
-		return npu_file_refuse(file,
-				       "format version %u.%u, this libnpu reads %u.%u; compile the model again or update libnpu",
-				       h->version_major, h->version_minor,
-				       NPU_FILE_MAJOR, NPU_FILE_MINOR);
-	if (h->header_bytes != NPU_FILE_ALIGN)
-		return npu_file_refuse(file, "header: %" PRIu32 " bytes, not %u",
-				       h->header_bytes, NPU_FILE_ALIGN);
-	copy = malloc(NPU_FILE_ALIGN);
-	if (!copy)
-		return npu_fail_memory();
-	memcpy(copy, page, NPU_FILE_ALIGN);
-	memset(copy + offsetof(struct npu_file_header, header_xxh3), 0,
-	       sizeof(h->header_xxh3));
-	hash = XXH3_64bits(copy, NPU_FILE_ALIGN);
-	free(copy);
-	if (hash != h->header_xxh3)
-		return npu_file_refuse(file,
-				       "header: altered (hash does not match)");
-	if (!all_zero(page + sizeof(*h), NPU_FILE_ALIGN - sizeof(*h)))
-		return npu_file_refuse(file,
-				       "header: reserved bytes are not zero");
-	return 0;
-}
-
-static int check_place(struct npu_file *file, uint64_t file_bytes)
-{
-	const struct npu_file_header *h = &file->header;
-	size_t n = strnlen(h->target, sizeof(h->target));
-
-	if (h->file_bytes > file_bytes)
-		return npu_file_refuse(file,
-				       "truncated: %" PRIu64 " of %" PRIu64 " bytes are there; copy the file again",
-				       file_bytes, h->file_bytes);
-	if (h->file_bytes < file_bytes)
-		return npu_file_refuse(file,
-				       "%" PRIu64 " bytes behind the end; copy the file again",
-				       file_bytes - h->file_bytes);
-	if (n == 0 || n == sizeof(h->target) ||
-	    !all_zero(h->target + n, sizeof(h->target) - n))
-		return npu_file_refuse(file, "header: target is not a name");
-	if (h->section_bytes != sizeof(struct npu_section))
-		return npu_file_refuse(file,
-				       "header: section entries of %" PRIu32 " bytes, not %zu",
-				       h->section_bytes,
-				       sizeof(struct npu_section));
-	if (!h->section_count || h->section_count > NPU_FILE_MAX_SECTIONS)
-		return npu_file_refuse(file, "header: %" PRIu32 " sections",
-				       h->section_count);
-	if (h->table_offset < NPU_FILE_ALIGN ||
-	    h->table_offset % NPU_FILE_ALIGN ||
-	    !within(h->table_offset,
-		    (uint64_t)h->section_count * sizeof(struct npu_section),
-		    h->file_bytes))
-		return npu_file_refuse(file,
-				       "header: section table at %#" PRIx64 " is not inside the file",
-				       h->table_offset);
-	return 0;
-}
-
-/* A result or block in the IO region. */
-static int check_io(struct npu_file *file, const char *what, uint64_t offset,
-		    uint64_t rows, uint64_t row_bytes)
-{
-	uint64_t total = file->header.runtime.io_bytes;
-
-	if (offset % 8 || !within(offset, rows * row_bytes, total))
-		return npu_file_refuse(file,
-				       "header: %s at %#" PRIx64 " is not inside the IO region of %" PRIu64 " bytes",
-				       what, offset, total);
-	return 0;
-}
-
-static int check_io_layout(struct npu_file *file)
-{
-	const struct npu_runtime *r = &file->header.runtime;
-	int ret;
-
-	/* The step block's own size is checked by who writes it. */
-	ret = check_io(file, "step block", r->step_offset, 1, 32);
-	if (!ret)
-		ret = check_io(file, "logits", r->logits_offset, r->max_out,
-			       4ull * r->vocab);
-	if (!ret)
-		ret = check_io(file, "hidden", r->hidden_offset, r->max_out,
-			       4ull * r->hidden);
-	if (!ret)
-		ret = check_io(file, "top-k ids", r->topk_ids_offset,
-			       r->max_out, 4ull * r->topk);
-	if (!ret)
-		ret = check_io(file, "top-k values", r->topk_values_offset,
-			       r->max_out, 4ull * r->topk);
-	if (!ret)
-		ret = check_io(file, "time stamps", r->time_offset, 2, 16);
-	return ret;
-}
-
-static int check_dimension(struct npu_file *file, const char *what,
-			   uint32_t value, uint32_t max)
-{
-	if (value >= 1 && value <= max)
-		return 0;
-	return npu_file_refuse(file,
-			       "header: %s is %" PRIu32 ", not 1 to %" PRIu32,
-			       what, value, max);
-}
-
-static int check_dimensions(struct npu_file *file)
-{
-	const struct npu_runtime *r = &file->header.runtime;
-	int ret;
-
-	ret = check_dimension(file, "max_tile", r->max_tile, 1u << 16);
-	if (!ret)
-		ret = check_dimension(file, "max_out", r->max_out,
-				      r->max_tile);
-	if (!ret)
-		ret = check_dimension(file, "vocab", r->vocab, MAX_DIMENSION);
-	if (!ret)
-		ret = check_dimension(file, "topk", r->topk, r->vocab);
-	if (!ret)
-		ret = check_dimension(file, "hidden", r->hidden,
-				      MAX_DIMENSION);
-	if (!ret)
-		ret = check_dimension(file, "kv_layers", r->kv_layers, 4096);
-	if (!ret)
-		ret = check_dimension(file, "kv_heads", r->kv_heads, 4096);
-	if (!ret)
-		ret = check_dimension(file, "head_dim", r->head_dim, 4096);
-	if (!ret)
-		ret = check_dimension(file, "context_length",
-				      r->context_length, MAX_DIMENSION);
-	return ret;
-}
-
-static int check_expert_dimensions(struct npu_file *file)
-{
-	const struct npu_runtime *r = &file->header.runtime;
-	int ret;
-
-	if (!r->expert_layers) {
-		if (r->experts || r->experts_per_token || r->expert_bytes ||
-		    r->router_entries)
-			return npu_file_refuse(file,
-					       "header: experts without expert layers");
-		return 0;
-	}
-	ret = check_dimension(file, "expert_layers", r->expert_layers, 65536);
-	if (!ret)
-		ret = check_dimension(file, "experts", r->experts, 65536);
-	if (!ret)
-		ret = check_dimension(file, "experts_per_token",
-				      r->experts_per_token, r->experts);
-	if (ret)
-		return ret;
-	if ((uint64_t)r->expert_layers * r->experts > NPU_FILE_MAX_SECTIONS)
-		return npu_file_refuse(file,
-				       "header: more experts than sections");
-	if (!r->expert_bytes || r->expert_bytes > UINT32_MAX)
-		return npu_file_refuse(file,
-				       "header: experts of %" PRIu64 " bytes",
-				       r->expert_bytes);
-	return 0;
-}
-
-static int check_runtime(struct npu_file *file)
-{
-	const struct npu_runtime *r = &file->header.runtime;
-	int ret;
-
-	if (!all_zero(r->reserved, sizeof(r->reserved)))
-		return npu_file_refuse(file,
-				       "header: reserved fields are not zero");
-	if (!r->weights_bytes || r->weights_bytes > MAX_REGION_BYTES ||
-	    !r->scratch_bytes || r->scratch_bytes > MAX_REGION_BYTES ||
-	    !r->io_bytes || r->io_bytes > MAX_REGION_BYTES)
-		return npu_file_refuse(file,
-				       "header: a region is empty or larger than the device can address");
-	if (!r->chunk_bytes || r->chunk_bytes > MAX_REGION_BYTES)
-		return npu_file_refuse(file,
-				       "header: chunk_bytes is %" PRIu64,
-				       r->chunk_bytes);
-	ret = check_dimensions(file);
-	if (!ret)
-		ret = check_expert_dimensions(file);
-	if (!ret)
-		ret = check_io_layout(file);
-	return ret;
-}
-
-int npu_file_check_header(struct npu_file *file, const uint8_t *page,
-			  uint64_t file_bytes)
-{
-	int ret;
-
-	memcpy(&file->header, page, sizeof(file->header));
-	ret = check_identity(file, page);
-	if (!ret)
-		ret = check_place(file, file_bytes);
-	if (!ret)
-		ret = check_runtime(file);
-	return ret;
-}
 
 /* Fields that have a meaning for some types only are zero in the others. */
 static int check_section_fields(struct npu_file *file, uint32_t i)
 {
 	const struct npu_section *s = &file->sections[i];
-	bool expert = s->type == NPU_SECTION_EXPERT;
+	bool low = s->type == NPU_SECTION_EXPERT_LOW;
+	bool expert = s->type == NPU_SECTION_EXPERT || low;
+	uint16_t last = file->header.version_minor ? NPU_SECTION_EXPERT_LOW :
+						     NPU_SECTION_CALIBRATION;
 
-	if (s->type < NPU_SECTION_METADATA || s->type > NPU_SECTION_CALIBRATION)
+	if (s->type < NPU_SECTION_METADATA || s->type > last)
 		return npu_file_refuse_section(file, i, "unknown type");
 	if (s->encoding > NPU_ENCODING_ZSTD)
 		return npu_file_refuse_section(file, i, "unknown encoding %u",
 					       s->encoding);
-	if (s->format || (!expert && (s->layer || s->expert)) ||
+	if ((!low && s->format) || (!expert && (s->layer || s->expert)) ||
 	    (s->type != NPU_SECTION_COMMANDS && s->tile) ||
 	    (s->type != NPU_SECTION_STATIC && s->dest))
 		return npu_file_refuse_section(file, i,
@@ -275,7 +48,7 @@ static int check_section_place(struct npu_file *file, uint32_t i)
 		return npu_file_refuse_section(file, i,
 					       "offset %#" PRIx64 " is not a multiple of %u",
 					       s->offset, NPU_FILE_ALIGN);
-	if (!s->stored_bytes || !within(s->offset, s->stored_bytes,
+	if (!s->stored_bytes || !npu_file_within(s->offset, s->stored_bytes,
 					h->file_bytes))
 		return npu_file_refuse_section(file, i,
 					       "%" PRIu64 " bytes at %#" PRIx64 " are not inside the file",
@@ -290,6 +63,22 @@ static int check_section_place(struct npu_file *file, uint32_t i)
 	     s->stored_xxh3 != s->loaded_xxh3))
 		return npu_file_refuse_section(file, i,
 					       "raw, but stored and decoded sizes or hashes differ");
+	return 0;
+}
+
+static int check_expert(struct npu_file *file, uint32_t i, uint64_t most)
+{
+	const struct npu_runtime *r = &file->header.runtime;
+	const struct npu_section *s = &file->sections[i];
+
+	if (s->layer >= r->expert_layers || s->expert >= r->experts)
+		return npu_file_refuse_section(file, i,
+					       "beyond %" PRIu32 " layers of %" PRIu32 " experts",
+					       r->expert_layers, r->experts);
+	if (s->loaded_bytes > most)
+		return npu_file_refuse_section(file, i,
+					       "%" PRIu64 " bytes, more than the %" PRIu64 " that the header says",
+					       s->loaded_bytes, most);
 	return 0;
 }
 
@@ -312,23 +101,21 @@ static int check_section_type(struct npu_file *file, uint32_t i)
 						       MAX_COMMANDS);
 		return 0;
 	case NPU_SECTION_STATIC:
-		if (!within(s->dest, s->loaded_bytes, r->weights_bytes))
+		if (!npu_file_within(s->dest, s->loaded_bytes,
+				     r->weights_bytes))
 			return npu_file_refuse_section(file, i,
 						       "not inside the weights region of %" PRIu64 " bytes",
 						       r->weights_bytes);
 		return 0;
 	case NPU_SECTION_EXPERT:
-		if (s->layer >= r->expert_layers || s->expert >= r->experts)
+		return check_expert(file, i, r->expert_bytes);
+	case NPU_SECTION_EXPERT_LOW:
+		if (!s->format || s->format >= M6NPU_TYPE_COUNT ||
+		    s->format == M6NPU_TYPE_I32)
 			return npu_file_refuse_section(file, i,
-						       "beyond %" PRIu32 " layers of %" PRIu32 " experts",
-						       r->expert_layers,
-						       r->experts);
-		if (s->loaded_bytes > r->expert_bytes)
-			return npu_file_refuse_section(file, i,
-						       "%" PRIu64 " bytes, more than expert_bytes %" PRIu64,
-						       s->loaded_bytes,
-						       r->expert_bytes);
-		return 0;
+						       "format %" PRIu32 " is no type of weights",
+						       s->format);
+		return check_expert(file, i, r->low_expert_bytes);
 	default:
 		if (s->loaded_bytes > MAX_TEXT_BYTES)
 			return npu_file_refuse_section(file, i,
@@ -446,25 +233,25 @@ static int check_static(struct npu_file *file)
 	return ret;
 }
 
-static int check_experts(struct npu_file *file)
+/* Each expert once; stores which section it is. */
+static int index_experts(struct npu_file *file, enum npu_section_type type,
+			 const char *what, uint32_t **index)
 {
 	const struct npu_runtime *r = &file->header.runtime;
 	size_t total = (size_t)r->expert_layers * r->experts;
 	uint32_t i, *slot;
 	size_t found = 0;
 
-	if (!total)
-		return 0;
-	file->experts = malloc(total * sizeof(*file->experts));
-	if (!file->experts)
+	*index = malloc(total * sizeof(**index));
+	if (!*index)
 		return npu_fail_memory();
-	memset(file->experts, 0xff, total * sizeof(*file->experts));
+	memset(*index, 0xff, total * sizeof(**index));
 	for (i = 0; i < file->header.section_count; i++) {
 		const struct npu_section *s = &file->sections[i];
 
-		if (s->type != NPU_SECTION_EXPERT)
+		if (s->type != type)
 			continue;
-		slot = &file->experts[s->layer * r->experts + s->expert];
+		slot = &(*index)[s->layer * r->experts + s->expert];
 		if (*slot != UINT32_MAX)
 			return npu_file_refuse_section(file, i,
 						       "is there twice");
@@ -472,9 +259,25 @@ static int check_experts(struct npu_file *file)
 		found++;
 	}
 	if (found != total)
-		return npu_file_refuse(file, "%zu of %zu experts are missing",
-				       total - found, total);
+		return npu_file_refuse(file, "%zu of %zu %s are missing",
+				       total - found, total, what);
 	return 0;
+}
+
+static int check_experts(struct npu_file *file)
+{
+	const struct npu_runtime *r = &file->header.runtime;
+	int ret = 0;
+
+	if (r->expert_layers)
+		ret = index_experts(file, NPU_SECTION_EXPERT, "experts",
+				    &file->experts);
+	/* Without low_expert_bytes such a section is larger than it may be. */
+	if (!ret && r->low_expert_bytes)
+		ret = index_experts(file, NPU_SECTION_EXPERT_LOW,
+				    "low copies of experts",
+				    &file->low_experts);
+	return ret;
 }
 
 static int check_number(struct npu_file *file, enum npu_section_type type,

@@ -21,8 +21,8 @@ struct npu_file {
 	/* Copies, checked; sections has header.section_count entries. */
 	struct npu_file_header header;
 	struct npu_section *sections;
-	/* Section of each (layer, expert). */
-	uint32_t *experts;
+	/* Section of each (layer, expert), and of their low copies or NULL. */
+	uint32_t *experts, *low_experts;
 	/* A piece of the file, reused. */
 	void *buffer;
 	size_t buffer_bytes;
@@ -42,8 +42,10 @@ int npu_file_refuse_section(const struct npu_file *file, uint32_t i,
 /* @page is page 0; fills file->header. */
 int npu_file_check_header(struct npu_file *file, const uint8_t *page,
 			  uint64_t file_bytes);
-/* file->sections as read; fills file->experts. */
+/* file->sections as read; fills file->experts and file->low_experts. */
 int npu_file_check_table(struct npu_file *file);
+/* Does [offset, offset + size) lie in [0, total)? */
+bool npu_file_within(uint64_t offset, uint64_t size, uint64_t total);
 /* Indices of all sections by offset, for free(3). */
 uint32_t *npu_file_by_offset(const struct npu_file *file);
 

@@ -38,7 +38,7 @@ static int check_hash(const struct npu_file *file, uint32_t i,
 	if (hash == expected)
 		return 0;
 	return npu_file_refuse_section(file, i,
-				       "altered: hash of the %s bytes does not match",
+				       "altered: hash of the %s bytes does not match; copy the file again",
 				       which);
 }
 

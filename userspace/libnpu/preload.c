@@ -35,6 +35,7 @@ void npu_preload_clear(struct npu_preload *preload)
 {
 	free(preload->permille);
 	free(preload->named);
+	free(preload->chances);
 	*preload = (struct npu_preload){ 0 };
 }
 
@@ -191,15 +192,15 @@ out:
 
 struct ranked {
 	uint32_t index;
-	uint16_t permille;
+	double rank;
 };
 
 static int compare(const void *a, const void *b)
 {
 	const struct ranked *x = a, *y = b;
 
-	if (x->permille != y->permille)
-		return x->permille > y->permille ? -1 : 1;
+	if (x->rank != y->rank)
+		return x->rank > y->rank ? -1 : 1;
 	return x->index < y->index ? -1 : x->index > y->index;
 }
 
@@ -217,7 +218,10 @@ uint32_t *npu_preload_order(const struct npu_preload *preload)
 		return NULL;
 	}
 	for (i = 0; i < n; i++)
-		ranked[i] = (struct ranked){ i, preload->permille[i] };
+		ranked[i] = (struct ranked){
+			i, preload->chances ? preload->chances[i] :
+					      preload->permille[i]
+		};
 	qsort(ranked, n, sizeof(*ranked), compare);
 	for (i = 0; i < n; i++)
 		order[i] = ranked[i].index;

@@ -21,6 +21,7 @@ struct npu_preload {
 	uint32_t layers, experts;
 	uint16_t *permille;	/* [layers * experts], 0..1000 */
 	bool *named;		/* the same: was in the file */
+	double *chances;	/* the same: of use by a token; NULL: not known */
 	uint64_t prefill_buffer_bytes;	/* 0: not given */
 };
 
@@ -34,8 +35,15 @@ int npu_preload_parse(struct npu_preload *preload, const char *json,
 int npu_preload_read(struct npu_preload *preload, const char *path);
 
 /*
- * Indices (layer * experts + expert) by falling priority, for free(3); equal
- * ones keep their order.
+ * How popular experts are, from the CALIBRATION section of a model. False, and
+ * nothing is changed: it does not say so of this model's experts.
+ */
+bool npu_preload_calibrate(struct npu_preload *preload, const char *json,
+			   size_t length);
+
+/*
+ * Indices (layer * experts + expert) by falling chance of use if that is known,
+ * else by falling priority, for free(3); equal ones keep their order.
  */
 uint32_t *npu_preload_order(const struct npu_preload *preload);
 

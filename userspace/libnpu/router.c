@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: MIT
 /*
- * The device's expert-router cache.
+ * The device's expert-router cache, and what becomes of lookups in it.
  */
 #include <errno.h>
 #include <drm/m6npu_accel.h>
 
 #include "device.h"
 #include "error.h"
+
+_Static_assert(sizeof(struct npu_layer_stats) ==
+		       sizeof(struct drm_m6npu_layer_stats),
+	       "passed on as they are");
 
 static int control(struct npu_device *device, struct drm_m6npu_router_ctl *arg)
 {
@@ -65,4 +69,23 @@ int npu_router_stats(struct npu_device *device, struct npu_router_stats *stats)
 		.full = arg.full,
 	};
 	return 0;
+}
+
+int npu_layer_stats(struct npu_device *device, struct npu_layer_stats *stats,
+		    size_t max)
+{
+	struct drm_m6npu_layer_stats_get arg = {
+		.entries = (uintptr_t)stats,
+		.count = max < UINT32_MAX ? (uint32_t)max : UINT32_MAX,
+		.stride = sizeof(*stats),
+	};
+	int ret;
+
+	ret = npu_device_ioctl(device, DRM_IOCTL_M6NPU_LAYER_STATS, &arg);
+	if (ret == -ENXIO)
+		return 0;
+	if (ret)
+		return npu_device_fail(device, ret,
+				       "cannot ask for the figures of experts' layers");
+	return (int)arg.count;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Reading of sections by several threads.
+ * Reading of sections by several threads. They take what is urgent first; what
+ * is done waits on a list, of which an eventfd tells, until it is asked for.
  *
  * A thread takes one section at a time and reads it by an io_uring of its own,
  * a few pieces ahead of the one that it hashes and decodes. Reads go past the
@@ -20,6 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <npu/npu.h>
@@ -59,11 +61,10 @@ struct npu_shards {
 	struct worker workers[MAX_WORKERS];
 	uint32_t worker_count;
 
+	int eventfd;			/* has input while some are done */
 	pthread_mutex_t lock;		/* guards the following */
-	pthread_cond_t work, done;
-	struct npu_shard *list;
-	uint32_t next, count;		/* of the list */
-	uint32_t busy;			/* workers */
+	pthread_cond_t work, arrival;
+	struct npu_shard_list urgent, later, done;
 	bool ending;
 };
 
@@ -186,32 +187,72 @@ static int read_shard(struct worker *w, struct npu_shard *shard)
 
 /* ---- Threads ---- */
 
-/* Lock held; so it returns. */
-static void work_off(struct npu_shards *shards, struct worker *w)
+/* Which list it is on; lock held, as for all that follow. */
+static struct npu_shard_list *list_of(struct npu_shards *shards,
+				      const struct npu_shard *shard)
 {
-	struct npu_shard *shard = &shards->list[shards->next++];
+	if (shard->state == NPU_SHARD_DONE)
+		return &shards->done;
+	return shard->urgent ? &shards->urgent : &shards->later;
+}
+
+static void put(struct npu_shards *shards, struct npu_shard *shard,
+		enum npu_shard_state state)
+{
+	shard->state = state;
+	TAILQ_INSERT_TAIL(list_of(shards, shard), shard, link);
+}
+
+static void take(struct npu_shards *shards, struct npu_shard *shard,
+		 enum npu_shard_state state)
+{
+	TAILQ_REMOVE(list_of(shards, shard), shard, link);
+	shard->state = state;
+}
+
+static struct npu_shard *first_waiting(const struct npu_shards *shards)
+{
+	struct npu_shard *shard = TAILQ_FIRST(&shards->urgent);
+
+	return shard ? shard : TAILQ_FIRST(&shards->later);
+}
+
+static void tell(const struct npu_shards *shards)
+{
+	const uint64_t one = 1;
+
+	/* Full: then it tells already. */
+	while (write(shards->eventfd, &one, sizeof(one)) < 0 && errno == EINTR)
+		continue;
+}
+
+static void work_off(struct npu_shards *shards, struct worker *w,
+		     struct npu_shard *shard)
+{
 	int ret;
 
-	shards->busy++;
+	take(shards, shard, NPU_SHARD_BEGUN);
 	pthread_mutex_unlock(&shards->lock);
 	ret = read_shard(w, shard);
 	shard->message = ret ? strdup(npu_error()) : NULL;
-	pthread_mutex_lock(&shards->lock);
 	shard->error = ret;
-	shard->done = true;
-	shards->busy--;
-	pthread_cond_signal(&shards->done);
+	pthread_mutex_lock(&shards->lock);
+	put(shards, shard, NPU_SHARD_DONE);
+	tell(shards);
+	pthread_cond_broadcast(&shards->arrival);
 }
 
 static void *worker_main(void *opaque)
 {
 	struct worker *w = opaque;
 	struct npu_shards *shards = w->shards;
+	struct npu_shard *shard;
 
 	pthread_mutex_lock(&shards->lock);
 	while (!shards->ending) {
-		if (shards->next < shards->count)
-			work_off(shards, w);
+		shard = first_waiting(shards);
+		if (shard)
+			work_off(shards, w, shard);
 		else
 			pthread_cond_wait(&shards->work, &shards->lock);
 	}
@@ -284,10 +325,18 @@ int npu_shards_create(const struct npu_file *file, struct npu_shards **out)
 		return npu_fail_memory();
 	shards->file = file;
 	shards->direct_fd = open_direct(file);
+	TAILQ_INIT(&shards->urgent);
+	TAILQ_INIT(&shards->later);
+	TAILQ_INIT(&shards->done);
 	pthread_mutex_init(&shards->lock, NULL);
 	pthread_cond_init(&shards->work, NULL);
-	pthread_cond_init(&shards->done, NULL);
-	ret = start_workers(shards);
+	pthread_cond_init(&shards->arrival, NULL);
+	shards->eventfd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (shards->eventfd < 0)
+		ret = npu_fail(-errno, "cannot create an eventfd: %s",
+			       strerror(errno));
+	else
+		ret = start_workers(shards);
 	if (ret) {
 		npu_shards_destroy(shards);
 		return ret;
@@ -298,6 +347,7 @@ int npu_shards_create(const struct npu_file *file, struct npu_shards **out)
 
 void npu_shards_destroy(struct npu_shards *shards)
 {
+	struct npu_shard *shard;
 	uint32_t i;
 
 	if (!shards)
@@ -310,73 +360,119 @@ void npu_shards_destroy(struct npu_shards *shards)
 		pthread_join(shards->workers[i].thread, NULL);
 		clear_worker(&shards->workers[i]);
 	}
-	pthread_cond_destroy(&shards->done);
+	TAILQ_FOREACH(shard, &shards->done, link)
+		npu_shard_clear(shard);
+	pthread_cond_destroy(&shards->arrival);
 	pthread_cond_destroy(&shards->work);
 	pthread_mutex_destroy(&shards->lock);
 	if (shards->direct_fd >= 0)
 		close(shards->direct_fd);
+	if (shards->eventfd >= 0)
+		close(shards->eventfd);
 	free(shards);
 }
 
+/* ---- For the thread that wants them ---- */
+
+int npu_shards_fd(const struct npu_shards *shards)
+{
+	return shards->eventfd;
+}
+
+void npu_shards_ask(struct npu_shards *shards, struct npu_shard *shard,
+		    bool urgent)
+{
+	shard->error = 0;
+	shard->message = NULL;
+	shard->urgent = urgent;
+	pthread_mutex_lock(&shards->lock);
+	put(shards, shard, NPU_SHARD_WAITING);
+	pthread_cond_signal(&shards->work);
+	pthread_mutex_unlock(&shards->lock);
+}
+
+struct npu_shard *npu_shards_next(struct npu_shards *shards)
+{
+	struct npu_shard *shard;
+	uint64_t count;
+
+	pthread_mutex_lock(&shards->lock);
+	shard = TAILQ_FIRST(&shards->done);
+	if (shard)
+		take(shards, shard, NPU_SHARD_IDLE);
+	else if (read(shards->eventfd, &count, sizeof(count)) < 0)
+		/* EAGAIN: nothing had been told. */
+		errno = 0;
+	pthread_mutex_unlock(&shards->lock);
+	return shard;
+}
+
+static void hurry(struct npu_shards *shards, struct npu_shard *shard)
+{
+	if (shard->state != NPU_SHARD_WAITING || shard->urgent)
+		return;
+	take(shards, shard, NPU_SHARD_IDLE);
+	shard->urgent = true;
+	put(shards, shard, NPU_SHARD_WAITING);
+}
+
+void npu_shards_await(struct npu_shards *shards, struct npu_shard *shard)
+{
+	pthread_mutex_lock(&shards->lock);
+	hurry(shards, shard);
+	while (shard->state != NPU_SHARD_DONE)
+		pthread_cond_wait(&shards->arrival, &shards->lock);
+	take(shards, shard, NPU_SHARD_IDLE);
+	pthread_mutex_unlock(&shards->lock);
+}
+
+bool npu_shards_drop(struct npu_shards *shards, struct npu_shard *shard)
+{
+	bool waiting;
+
+	pthread_mutex_lock(&shards->lock);
+	waiting = shard->state == NPU_SHARD_WAITING;
+	if (waiting)
+		take(shards, shard, NPU_SHARD_IDLE);
+	pthread_mutex_unlock(&shards->lock);
+	return waiting;
+}
+
 /* ---- Lists ---- */
-
-static void hand_out(struct npu_shards *shards, struct npu_shard *list,
-		     uint32_t count)
-{
-	pthread_mutex_lock(&shards->lock);
-	shards->list = list;
-	shards->next = 0;
-	shards->count = count;
-	pthread_cond_broadcast(&shards->work);
-	pthread_mutex_unlock(&shards->lock);
-}
-
-static void await_shard(struct npu_shards *shards,
-			const struct npu_shard *shard)
-{
-	pthread_mutex_lock(&shards->lock);
-	while (!shard->done)
-		pthread_cond_wait(&shards->done, &shards->lock);
-	pthread_mutex_unlock(&shards->lock);
-}
-
-/* No more of the list are begun; waits for those that were. */
-static void take_back(struct npu_shards *shards)
-{
-	pthread_mutex_lock(&shards->lock);
-	shards->count = 0;
-	while (shards->busy)
-		pthread_cond_wait(&shards->done, &shards->lock);
-	pthread_mutex_unlock(&shards->lock);
-}
 
 int npu_shards_read(struct npu_shards *shards, struct npu_shard *list,
 		    uint32_t count,
 		    int (*each)(void *user, struct npu_shard *shard),
 		    void *user)
 {
-	uint32_t i;
+	uint32_t i, rest;
 	int ret = 0;
 
-	for (i = 0; i < count; i++) {
-		list[i].done = false;
-		list[i].message = NULL;
-	}
-	hand_out(shards, list, count);
+	for (i = 0; i < count; i++)
+		npu_shards_ask(shards, &list[i], true);
 	for (i = 0; i < count && !ret; i++) {
-		await_shard(shards, &list[i]);
+		npu_shards_await(shards, &list[i]);
 		ret = each(user, &list[i]);
 	}
-	take_back(shards);
+	/* The last first: so those before it are not begun meanwhile. */
+	for (rest = count; rest > i; rest--)
+		if (!npu_shards_drop(shards, &list[rest - 1]))
+			npu_shards_await(shards, &list[rest - 1]);
 	for (i = 0; i < count; i++)
-		free(list[i].message);
+		npu_shard_clear(&list[i]);
 	return ret;
 }
 
-int npu_shard_fail(struct npu_shard *shard)
+int npu_shard_fail(const struct npu_shard *shard)
 {
 	if (!shard->message)
 		return npu_fail(shard->error, "cannot read section %u: %s",
 				shard->section, strerror(-shard->error));
 	return npu_fail(shard->error, "%s", shard->message);
+}
+
+void npu_shard_clear(struct npu_shard *shard)
+{
+	free(shard->message);
+	shard->message = NULL;
 }

@@ -3,9 +3,9 @@
  * One step: tokens in, logits out.
  *
  * The step block is written, one job is submitted, and the thread sleeps in
- * one poll(2) for both things that can happen: the job ends (its syncobj
- * writes to an eventfd), or it waits for experts (an event on the device
- * file), which are then brought in.
+ * one poll(2) for all that can happen: the job ends (its syncobj writes to an
+ * eventfd), it waits for experts or will soon want some (events on the device
+ * file), which are then brought in, or some have come.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -141,10 +141,22 @@ static int on_expert_fault(void *user,
 	return npu_experts_fault(&m->experts, event);
 }
 
+static void on_expert_hint(void *user,
+			   const struct drm_m6npu_event_expert_fault *event)
+{
+	struct npu_model *m = user;
+
+	npu_experts_hint(&m->experts, event);
+}
+
 /* Both kinds of model take events out: the queue is short. */
 static int read_events(struct npu_model *m)
 {
-	const struct npu_event_handler handler = { on_expert_fault, m };
+	const struct npu_event_handler handler = {
+		.expert_fault = on_expert_fault,
+		.expert_hint = on_expert_hint,
+		.user = m,
+	};
 	bool mine, nobodys;
 
 	pthread_mutex_lock(&m->device->lock);
@@ -175,12 +187,28 @@ static void abort_job(struct npu_model *m, uint64_t job)
 	npu_device_ioctl(m->device, DRM_IOCTL_M6NPU_JOB_ABORT, &arg);
 }
 
+/* What is on the device file; after an error only to make room there. */
+static void handle_events(struct npu_model *m, uint64_t job, int *error)
+{
+	int ret;
+
+	if (*error) {
+		npu_events_read(m->device, NULL);
+		return;
+	}
+	ret = read_events(m);
+	if (ret)
+		abort_job(m, job);
+	*error = ret;
+}
+
 static int wait_job(struct npu_model *m, uint64_t job)
 {
-	struct pollfd fds[2] = {
+	struct pollfd fds[3] = {
 		{ .fd = m->eventfd, .events = POLLIN },
 		{ .fd = m->experts.table ? npu_device_fd(m->device) : -1,
 		  .events = POLLIN },
+		{ .fd = npu_experts_fd(&m->experts), .events = POLLIN },
 	};
 	int ret, error = 0;
 
@@ -190,7 +218,7 @@ static int wait_job(struct npu_model *m, uint64_t job)
 		return npu_device_fail(m->device, -errno,
 				       "cannot wait for a step");
 	for (;;) {
-		if (poll(fds, 2, -1) < 0) {
+		if (poll(fds, 3, -1) < 0) {
 			if (errno == EINTR || errno == EAGAIN)
 				continue;
 			return npu_fail(-errno, "cannot poll: %s",
@@ -198,16 +226,15 @@ static int wait_job(struct npu_model *m, uint64_t job)
 		}
 		if (fds[0].revents && take_completion(m))
 			return error;
-		if (fds[1].revents & POLLIN) {
-			ret = error ? npu_events_read(m->device, NULL) :
-				      read_events(m);
-			if (ret && !error)
-				abort_job(m, job);
-			error = error ? error : ret;
-		} else if (fds[1].revents) {
+		if (fds[2].revents && !error)
+			npu_experts_arrived(&m->experts);
+		if (error)
+			fds[2].fd = -1;
+		if (fds[1].revents & POLLIN)
+			handle_events(m, job, &error);
+		else if (fds[1].revents)
 			/* Gone; the job's end is what is left to come. */
 			fds[1].fd = -1;
-		}
 	}
 }
 
@@ -221,7 +248,7 @@ static int fail_job(struct npu_model *m, const struct npu_tile *tile,
 		return npu_device_fail(m->device, error, "step");
 	if (!info->exception)
 		return npu_fail(error,
-				"step failed: %s; the slots of this step have to start over",
+				"step failed: %s; its tokens may be tried again",
 				strerror(-error));
 	if (info->fault_addr)
 		snprintf(where, sizeof(where), " at device address %#" PRIx64,
@@ -276,11 +303,15 @@ static int run_job(struct npu_model *m, const struct npu_tile *tile,
 static int write_block(struct npu_model *m, const struct npu_step_token *tokens,
 		       uint32_t count)
 {
+	const struct npu_step_ahead ahead = {
+		.permille = npu_experts_threshold(&m->experts),
+		.hints = npu_experts_want_hints(&m->experts),
+	};
 	uint64_t offset = m->runtime.step_offset;
 	size_t size;
 
-	size = npu_step_block_write(m->io.cpu + offset, &m->kv_shape, tokens,
-				    count);
+	size = npu_step_block_write(m->io.cpu + offset, &m->kv_shape, &ahead,
+				    tokens, count);
 	return npu_span_sync_to_device(&m->io, offset, size);
 }
 
@@ -320,13 +351,20 @@ static int read_results(struct npu_model *m, struct npu_step_result *result)
 	return 0;
 }
 
-static void note_filled(struct npu_model *m, const struct npu_step_token *tokens,
-			uint32_t count, bool good)
+/*
+ * A step that failed has perhaps written something from its first position on,
+ * and nothing before that.
+ */
+void npu_model_note_step(struct npu_model *m,
+			 const struct npu_step_token *tokens, uint32_t count,
+			 bool good)
 {
 	uint32_t i;
 
-	for (i = 0; i < count; i++)
-		m->filled[tokens[i].slot] = good ? tokens[i].position + 1 : 0;
+	for (i = count; i-- > 0 && !good;)
+		m->filled[tokens[i].slot] = tokens[i].position;
+	for (i = 0; i < count && good; i++)
+		m->filled[tokens[i].slot] = tokens[i].position + 1;
 }
 
 int npu_model_step(struct npu_model *m, const struct npu_step_token *tokens,
@@ -343,11 +381,14 @@ int npu_model_step(struct npu_model *m, const struct npu_step_token *tokens,
 	for (i = 0; i < count; i++)
 		result->out_count += tokens[i].out;
 	tile = npu_tile_for(m->tiles, m->tile_count, count);
+	npu_experts_prepare(&m->experts, count);
 	ret = write_block(m, tokens, count);
 	if (!ret)
 		ret = run_job(m, tile, result);
 	if (!ret)
 		ret = read_results(m, result);
-	note_filled(m, tokens, count, !ret);
+	if (!ret)
+		npu_experts_end(&m->experts);
+	npu_model_note_step(m, tokens, count, !ret);
 	return ret;
 }

@@ -7,6 +7,7 @@
 #include <zstd.h>
 
 #include "builder.h"
+#include "m6npu_regs.h"
 
 #define PAGE 4096ull
 
@@ -122,6 +123,25 @@ static void add_experts(struct builder *b, unsigned int layers,
 	free(data);
 }
 
+void builder_add_low(struct builder *b)
+{
+	struct npu_runtime *r = &b->header.runtime;
+	uint32_t i, count = b->count;
+	struct npu_section *s;
+
+	r->low_expert_bytes = r->expert_bytes / 2;
+	for (i = 0; i < count; i++) {
+		if (b->sections[i].type != NPU_SECTION_EXPERT)
+			continue;
+		s = builder_add(b, NPU_SECTION_EXPERT_LOW,
+				b->sections[i].encoding, b->contents[i].loaded,
+				b->sections[i].loaded_bytes / 2);
+		s->layer = b->sections[i].layer;
+		s->expert = b->sections[i].expert;
+		s->format = M6NPU_TYPE_Q4_0;
+	}
+}
+
 void builder_init(struct builder *b)
 {
 	builder_init_experts(b, 2, 3, 1000);
@@ -164,6 +184,10 @@ void builder_init_experts(struct builder *b, unsigned int layers,
 		.experts = experts,
 		.experts_per_token = 2,
 		.router_entries = 128,
+		.guesses = 1,
+		.routed_offset = 4608,
+		.guess_ids_offset = 8704,
+		.guess_chances_offset = 10752,
 	};
 	memset(commands, 0, sizeof(commands));
 	builder_add(b, NPU_SECTION_METADATA, NPU_ENCODING_RAW,
@@ -189,9 +213,17 @@ void builder_clear(struct builder *b)
 	}
 }
 
+/* Behind the header's page and the table's. */
+static uint64_t first_section(const struct builder *b)
+{
+	uint64_t table = b->count * sizeof(b->sections[0]);
+
+	return PAGE + (table + PAGE - 1) / PAGE * PAGE;
+}
+
 void builder_place(struct builder *b)
 {
-	uint64_t at = 2 * PAGE;
+	uint64_t at = first_section(b);
 	uint32_t i;
 
 	b->header.table_offset = PAGE;
@@ -223,7 +255,7 @@ void builder_seal(struct builder *b)
 uint8_t *builder_image(const struct builder *b)
 {
 	uint8_t *image = need(calloc(1, b->bytes));
-	uint64_t at = 2 * PAGE;
+	uint64_t at = first_section(b);
 	uint32_t i;
 
 	memcpy(image, &b->header, sizeof(b->header));

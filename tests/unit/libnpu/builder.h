@@ -29,6 +29,8 @@ void builder_init(struct builder *b);
 /* The same with other experts than 2 layers of 3, of @bytes and a bit less. */
 void builder_init_experts(struct builder *b, unsigned int layers,
 			  unsigned int experts, size_t bytes);
+/* Copies in Q4_0 of all experts, of half the size. */
+void builder_add_low(struct builder *b);
 void builder_clear(struct builder *b);
 /* Adds a section with a copy of @size decoded bytes. */
 struct npu_section *builder_add(struct builder *b, uint16_t type,

@@ -384,6 +384,26 @@ static int expert_bind(int fd, struct drm_m6npu_expert_bind *arg)
 	return 0;
 }
 
+/* Figures that tell layers apart. */
+static int layer_stats(int fd, struct drm_m6npu_layer_stats_get *arg)
+{
+	uint32_t i;
+
+	if (!fake.layers)
+		return -ENXIO;
+	for (i = 0; i < arg->count && arg->first + i < fake.layers; i++) {
+		const struct drm_m6npu_layer_stats stats = {
+			.hits = 100 + arg->first + i,
+			.hints = 200 + arg->first + i,
+		};
+
+		memcpy((char *)(uintptr_t)arg->entries + i * arg->stride,
+		       &stats, sizeof(stats));
+	}
+	arg->count = fake.layers;
+	return 0;
+}
+
 static int nothing(int fd, void *arg)
 {
 	return 0;
@@ -407,6 +427,7 @@ static const struct {
 	ROW(DRM_IOCTL_M6NPU_CMDLIST_SEAL, nothing),
 	ROW(DRM_IOCTL_M6NPU_EXPERT_TABLE, expert_table),
 	ROW(DRM_IOCTL_M6NPU_EXPERT_BIND, expert_bind),
+	ROW(DRM_IOCTL_M6NPU_LAYER_STATS, layer_stats),
 	ROW(DRM_IOCTL_M6NPU_REGION_MAP, region_map),
 	ROW(DRM_IOCTL_GEM_CLOSE, gem_close),
 };

@@ -42,6 +42,7 @@ static int write_and_verify(const uint8_t *image, size_t size)
 static void build(struct builder *b)
 {
 	builder_init(b);
+	builder_add_low(b);
 	builder_place(b);
 	builder_seal(b);
 }
@@ -72,7 +73,9 @@ static void test_valid(void)
 	   "a buffer that is too small is refused");
 	ok(npu_file_verify(file, NULL, NULL) == 0, "it verifies: %s",
 	   npu_error());
-	ok(npu_file_expert(file, 1, 2) == 12, "experts are found");
+	ok(npu_file_expert(file, 1, 2) == 12 &&
+	   npu_file_expert_low(file, 1, 2) == 19,
+	   "experts are found, and their low copies");
 	ok(npu_file_find(file, NPU_SECTION_CALIBRATION, 0) == 13 &&
 	   npu_file_find(file, NPU_SECTION_CALIBRATION, 14) == -1,
 	   "sections are found by type");
@@ -94,6 +97,8 @@ static void test_names(void)
 	   "name of commands");
 	ok(!strcmp(npu_file_section_name(file, 12, buf), "expert 1.2"),
 	   "name of an expert");
+	ok(!strcmp(npu_file_section_name(file, 19, buf), "low expert 1.2"),
+	   "name of an expert's low copy");
 	ok(!strcmp(npu_file_section_name(file, 5, buf), "static at 0x1000"),
 	   "name of static weights");
 	npu_file_close(file);
@@ -338,6 +343,68 @@ static void test_contents(void)
 	expect_content(&b, "an impossible ratio", "cannot decode");
 }
 
+static void make_old(struct builder *b)
+{
+	struct npu_runtime *r = &b->header.runtime;
+
+	builder_init(b);
+	b->header.version_minor = 0;
+	r->guesses = 0;
+	r->routed_offset = 0;
+	r->guess_ids_offset = 0;
+	r->guess_chances_offset = 0;
+}
+
+/* Files of version 1.0, which know of nothing that came later. */
+static void test_old(void)
+{
+	struct npu_file *file;
+	struct builder b;
+
+	make_old(&b);
+	builder_place(&b);
+	builder_seal(&b);
+	builder_write(&b, path);
+	builder_clear(&b);
+	ok(open_and_verify() == 0, "a file of version 1.0 opens: %s",
+	   npu_error());
+	if (!npu_file_open(path, &file))
+		ok(npu_file_expert(file, 1, 2) == 12, "and has its experts");
+	npu_file_close(file);
+
+	make_old(&b);
+	builder_add_low(&b);
+	b.header.runtime.low_expert_bytes = 0;
+	expect_content(&b, "one with low copies", "unknown type");
+
+	make_old(&b);
+	b.header.runtime.routed_offset = 4608;
+	expect_content(&b, "one with routed ids", "reserved in version 1.0");
+}
+
+/* All low copies or none. */
+static void test_low_missing(void)
+{
+	struct builder b;
+
+	builder_init(&b);
+	b.header.runtime.low_expert_bytes = 500;
+	expect_content(&b, "a file without its low copies",
+		       "6 of 6 low copies of experts are missing");
+}
+
+static void test_dense(void)
+{
+	struct builder b;
+
+	builder_init_experts(&b, 0, 0, 0);
+	b.header.runtime.experts_per_token = 0;
+	b.header.runtime.router_entries = 0;
+	b.header.runtime.guesses = 0;
+	expect_content(&b, "a dense file with routed ids",
+		       "routed ids at 0x1200, and there are none");
+}
+
 static void test_not_files(void)
 {
 	struct npu_file *file;
@@ -411,6 +478,9 @@ int main(void)
 	test_hostile_table();
 	test_fields();
 	test_contents();
+	test_old();
+	test_low_missing();
+	test_dense();
 	test_not_files();
 	test_load();
 	return done();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* The METADATA section, and preload_config.json. */
+/* The METADATA and CALIBRATION sections, and preload_config.json. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -117,6 +117,41 @@ static void test_preload(void)
 	npu_preload_clear(&p);
 }
 
+static bool calibrate(struct npu_preload *p, const char *json)
+{
+	return npu_preload_calibrate(p, json, strlen(json));
+}
+
+static void test_calibration(void)
+{
+	static const char *const others[] = {
+		"", "{}", "[]", "{\"tokens\":10}", "{\"tokens\":10,\"layers\":[]}",
+		"{\"tokens\":0,\"layers\":[{\"use\":[0,0]},{\"use\":[0,0]}]}",
+		"{\"tokens\":10,\"layers\":[{\"use\":[1,2]},{\"use\":[1]}]}",
+		"{\"tokens\":10,\"layers\":[{\"use\":[1,2]},{\"use\":[1,11]}]}",
+		"{\"tokens\":10,\"layers\":[{\"use\":[1,2]},{\"use\":[1,-1]}]}",
+	};
+	struct npu_preload p;
+	uint32_t *order;
+	bool taken = false;
+	size_t i;
+
+	npu_preload_init(&p, 2, 2);
+	for (i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+		taken |= calibrate(&p, others[i]);
+	ok(!taken && !p.chances, "calibration of other shapes is passed over");
+	ok(calibrate(&p, "{\"version\":1,\"tokens\":10,\"layers\":["
+			 "{\"use\":[1,9],\"spread\":1.5,\"together\":[]},"
+			 "{\"use\":[10,0]}]}") &&
+	   p.chances[0] < 0.2 && p.chances[1] > 0.8 && p.chances[2] < 1 &&
+	   p.chances[3] > 0, "how popular experts are");
+	order = npu_preload_order(&p);
+	ok(order && order[0] == 2 && order[1] == 1 && order[2] == 0,
+	   "order is by that");
+	free(order);
+	npu_preload_clear(&p);
+}
+
 static void test_bad_preload(void)
 {
 	static const struct {
@@ -169,6 +204,7 @@ int main(void)
 	test_least();
 	test_bad_metadata();
 	test_preload();
+	test_calibration();
 	test_bad_preload();
 	return done();
 }

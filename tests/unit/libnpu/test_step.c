@@ -22,23 +22,28 @@ static void test_block(void)
 		{ .token = 7, .position = 3, .slot = 1 },
 		{ .token = 9, .position = 4, .slot = 1, .out = true },
 	};
+	struct npu_step_ahead ahead = { 0 };
 	union {
 		struct m6npu_step step;
 		char bytes[128];
 	} u;
 
 	memset(&u, 0xaa, sizeof(u));
-	ok(npu_step_block_write(&u, &kv, tokens, 2) == 64 &&
+	ok(npu_step_block_write(&u, &kv, &ahead, tokens, 2) == 64 &&
 	   npu_step_block_bytes(2) == 64, "size of a step block");
 	ok(u.step.token_count == 2 && u.step.out_count == 1 &&
 	   u.step.kv_capacity == 512 &&
 	   u.step.kv_type == M6NPU_TYPE_Q8_0 &&
-	   u.step.kv_slot_stride == 1ull << 33 && !u.step.prefetch_permille && !u.step.flags,
-	   "its head");
+	   u.step.kv_slot_stride == 1ull << 33 &&
+	   !u.step.prefetch_permille && !u.step.flags, "its head");
 	ok(u.step.tokens[0].token == 7 && u.step.tokens[0].position == 3 &&
 	   u.step.tokens[0].slot == 1 && u.step.tokens[0].flags == 0 &&
 	   u.step.tokens[1].flags == M6NPU_TOKEN_OUT, "its tokens");
 	ok((unsigned char)u.bytes[64] == 0xaa, "and nothing behind them");
+	ahead = (struct npu_step_ahead){ .permille = 850, .hints = true };
+	npu_step_block_write(&u, &kv, &ahead, tokens, 2);
+	ok(u.step.prefetch_permille == 850 && u.step.flags == M6NPU_STEP_HINTS,
+	   "and what it says of experts");
 }
 
 static struct npu_model model = {
@@ -88,6 +93,23 @@ static void test_checks(void)
 	ok(check(t, 4) == -EINVAL, "twice in a step: %s", npu_error());
 }
 
+static void test_filled(void)
+{
+	uint32_t filled[2] = { 3, 6 };
+	const struct npu_step_token t[] = {
+		{ .position = 3, .slot = 0 },
+		{ .position = 4, .slot = 1 },
+		{ .position = 4, .slot = 0 },
+	};
+
+	model.filled = filled;
+	npu_model_note_step(&model, t, 3, false);
+	ok(filled[0] == 3 && filled[1] == 4 && check(t, 3) == 0 &&
+	   check(t, 2) == 0, "after one that failed, the same again, or less");
+	npu_model_note_step(&model, t, 3, true);
+	ok(filled[0] == 5 && filled[1] == 5, "after a good one, what follows");
+}
+
 static int count_faults(void *user,
 			const struct drm_m6npu_event_expert_fault *event)
 {
@@ -95,6 +117,14 @@ static int count_faults(void *user,
 
 	*mask |= event->mask;
 	return event->layer == 9 ? -EIO : 0;
+}
+
+static void count_hints(void *user,
+			const struct drm_m6npu_event_expert_fault *event)
+{
+	uint64_t *mask = user;
+
+	*mask |= event->mask << 32;
 }
 
 static void test_events(void)
@@ -117,7 +147,11 @@ static void test_events(void)
 			   .layer = 9, .mask = 16 },
 	};
 	uint64_t mask = 0;
-	const struct npu_event_handler handler = { count_faults, &mask };
+	const struct npu_event_handler handler = {
+		.expert_fault = count_faults,
+		.expert_hint = count_hints,
+		.user = &mask,
+	};
 
 	ok(npu_events_parse(&e, sizeof(e), &handler) == -EIO &&
 	   mask == 21, "expert faults are handled, errors passed on");
@@ -129,6 +163,12 @@ static void test_events(void)
 	   "an event without length does not hang");
 	ok(npu_events_parse(&e.again, sizeof(e.again), NULL) == 0,
 	   "faults of nobody are dropped");
+	mask = 0;
+	e.again.base.type = DRM_M6NPU_EVENT_EXPERT_HINT;
+	ok(npu_events_parse(&e.again, sizeof(e.again), &handler) == 0 &&
+	   mask == 16ull << 32 &&
+	   npu_events_parse(&e.again, sizeof(e.again), NULL) == 0,
+	   "hints are told apart");
 }
 
 static void test_exceptions(void)
@@ -143,6 +183,7 @@ int main(void)
 {
 	test_block();
 	test_checks();
+	test_filled();
 	test_events();
 	test_exceptions();
 	return done();

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT
+/* The threshold for reading ahead. */
+#include "../tap.h"
+#include "threshold.h"
+
+static void test_fixed(void)
+{
+	struct npu_threshold t;
+
+	npu_threshold_init(&t, 850, 0, 0);
+	npu_threshold_step(&t, 100, 0);
+	npu_threshold_step(&t, 0, 1000);
+	ok(npu_threshold_permille(&t) == 850, "without limits it stays");
+}
+
+static void test_limits(void)
+{
+	struct npu_threshold t;
+	unsigned int i;
+
+	npu_threshold_init(&t, 850, 300, 700);
+	ok(npu_threshold_permille(&t) == 700, "begins within its limits");
+	for (i = 0; i < 100; i++)
+		npu_threshold_step(&t, 0, 2000000000);
+	ok(npu_threshold_permille(&t) == 300, "falls to the lower one, no further");
+	for (i = 0; i < 100; i++)
+		npu_threshold_step(&t, 2000000000, 0);
+	ok(npu_threshold_permille(&t) == 700, "rises to the upper one, no further");
+}
+
+static void test_moves(void)
+{
+	struct npu_threshold t;
+	uint32_t before;
+
+	npu_threshold_init(&t, 500, 300, 700);
+	npu_threshold_step(&t, 1, 0);
+	ok(npu_threshold_permille(&t) > 500, "rises after a read in vain");
+	before = npu_threshold_permille(&t);
+	npu_threshold_step(&t, 0, 1);
+	ok(npu_threshold_permille(&t) < before, "falls after a wait");
+	before = npu_threshold_permille(&t);
+	npu_threshold_step(&t, 1, 1);
+	ok(npu_threshold_permille(&t) < before, "a wait weighs more");
+	before = npu_threshold_permille(&t);
+	npu_threshold_step(&t, 0, 0);
+	ok(npu_threshold_permille(&t) == before, "stays when nothing went wrong");
+	npu_threshold_step(&t, 0, 1000);
+	ok(before - npu_threshold_permille(&t) <= 50, "never far at once");
+}
+
+int main(void)
+{
+	test_fixed();
+	test_limits();
+	test_moves();
+	return done();
+}
