@@ -4,6 +4,8 @@
 
 #include <stdio.h>
 
+#include "experts.h"
+
 #define NAME_BYTES	160
 
 static uint32_t expert_width(const struct hf_config *config)
@@ -94,30 +96,6 @@ static int plan_ffn(struct model *model, uint32_t index)
 	return plan_experts(model, index);
 }
 
-static void emit_experts(const struct model *model, const struct layer *layer,
-			 struct command_list *list, struct activation dst,
-			 struct activation src)
-{
-	const struct hf_config *c = &model->config;
-	bool renormalize = model->arch->always_renormalize || c->norm_topk;
-	const struct routing routing = {
-		c->experts, c->experts_per_token,
-		renormalize ? M6NPU_ROUTER_RENORMALIZE : 0,
-	};
-	struct activation logits, ids, weights;
-
-	logits = command_take(list, c->experts);
-	emit_gemm(list, 0, logits, src, layer->router, NULL);
-	ids = command_take(list, c->experts_per_token);
-	weights = command_take(list, c->experts_per_token);
-	emit_router(list, ids, weights, logits, &routing);
-	command_give(list, logits);
-	emit_moe(list, layer->expert_row, dst, src, ids, weights, &routing,
-		 &model->expert_shape);
-	command_give(list, ids);
-	command_give(list, weights);
-}
-
 static void emit_shared(const struct model *model, const struct layer *layer,
 			struct command_list *list, struct activation dst,
 			struct activation src)
@@ -145,7 +123,7 @@ static void emit_ffn(const struct model *model, uint32_t index,
 		dense_emit_ffn(model, index, list, dst, src);
 		return;
 	}
-	emit_experts(model, layer, list, dst, src);
+	experts_emit(model, index, list, dst, src);
 	emit_shared(model, layer, list, dst, src);
 }
 

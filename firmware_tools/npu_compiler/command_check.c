@@ -11,6 +11,8 @@
 #define MAX_HEADS	1024u
 #define MAX_ROUTED	64u
 #define MAX_TOPK	256u
+/* Above: infinite, no number, or less than 0. */
+#define MAX_FLOAT_BITS	0x7f7fffffu
 
 struct check {
 	const struct m6npu_cmd *cmd;
@@ -244,16 +246,38 @@ static int check_add(const struct check *check)
 			  false);
 }
 
+/* A guess, or the real thing; each has its own fields. */
+static int check_router_kind(const struct m6npu_cmd *cmd)
+{
+	uint32_t flags = cmd->args.router.flags;
+	uint32_t among = cmd->args.router.among;
+
+	if (flags == M6NPU_ROUTER_CHANCE) {
+		if (!dimension(among, cmd->args.router.experts))
+			return fail("chances to be among %u of %u experts",
+				    among, cmd->args.router.experts);
+		if (cmd->operand[3] != M6NPU_OPERAND_NONE)
+			return fail("a guess with a selection bias");
+		if (cmd->args.router.scale > MAX_FLOAT_BITS)
+			return fail("chances over a spread that is no number above 0");
+		return 0;
+	}
+	if (among || flags & ~(M6NPU_ROUTER_SIGMOID |
+			       M6NPU_ROUTER_RENORMALIZE))
+		return fail("routing with flags %#x among %u", flags, among);
+	return 0;
+}
+
 static int check_router(const struct check *check)
 {
 	const struct m6npu_cmd *cmd = check->cmd;
 	uint32_t experts = cmd->args.router.experts, k = cmd->args.router.k;
 
 	if (!dimension(experts, M6NPU_MAX_EXPERTS_PER_LAYER) ||
-	    !dimension(k, experts) || k > MAX_ROUTED ||
-	    cmd->args.router.flags &
-		    ~(M6NPU_ROUTER_SIGMOID | M6NPU_ROUTER_RENORMALIZE))
+	    !dimension(k, experts) || k > MAX_ROUTED)
 		return fail("routing to %u of %u experts", k, experts);
+	if (check_router_kind(cmd))
+		return -1;
 	if (check_rows(check, 0, check->rows, k, k, true) ||
 	    check_rows(check, 1, check->rows, k, k, true) ||
 	    check_rows(check, 2, check->rows, experts, experts, false))
@@ -283,6 +307,32 @@ static uint64_t expert_bytes(const struct m6npu_cmd *cmd)
 	return bytes;
 }
 
+/* Destination and last operand, which depend on who goes first. */
+static int check_moe_order(const struct check *check)
+{
+	const struct m6npu_cmd *cmd = check->cmd;
+	uint32_t k = cmd->args.moe.k, hidden = cmd->args.moe.hidden;
+	uint32_t members = cmd->args.moe.members;
+
+	if (!(cmd->flags & M6NPU_CMD_GROUPED)) {
+		if (members || cmd->args.moe.capacity)
+			return fail("a capacity or members, and no groups");
+		return check_rows(check, 0, check->rows, hidden, hidden,
+				  true) ||
+		       check_rows(check, 3, check->rows, k, k, false);
+	}
+	if (cmd->flags & M6NPU_CMD_ACCUMULATE)
+		return fail("groups do not add to what is there");
+	if (!cmd->args.moe.capacity ||
+	    !dimension(members, cmd->args.moe.experts))
+		return fail("groups of %u of %u experts with a capacity of %u",
+			    members, cmd->args.moe.experts,
+			    cmd->args.moe.capacity);
+	return check_rows(check, 0, (uint64_t)check->rows * k, hidden, hidden,
+			  true) ||
+	       check_rows(check, 3, 1, members, members, false);
+}
+
 static int check_moe(const struct check *check)
 {
 	const struct npu_runtime *r = check->runtime;
@@ -299,19 +349,41 @@ static int check_moe(const struct check *check)
 		return fail("experts of %llu bytes where the file's take %llu",
 			    (unsigned long long)bytes,
 			    (unsigned long long)r->expert_bytes);
-	return check_rows(check, 0, check->rows, hidden, hidden, true) ||
-	       check_rows(check, 1, check->rows, hidden, hidden, false) ||
+	return check_rows(check, 1, check->rows, hidden, hidden, false) ||
 	       check_rows(check, 2, check->rows, k, k, false) ||
-	       check_rows(check, 3, check->rows, k, k, false);
+	       check_moe_order(check);
+}
+
+static int check_combine(const struct check *check)
+{
+	const struct m6npu_cmd *cmd = check->cmd;
+	uint32_t k = cmd->args.moe.k, hidden = cmd->args.moe.hidden;
+
+	if (cmd->args.moe.experts || cmd->args.moe.ffn ||
+	    cmd->args.moe.act || cmd->args.moe.capacity ||
+	    cmd->args.moe.members)
+		return fail("a reserved field is not zero");
+	if (!dimension(k, MAX_ROUTED))
+		return fail("%u choices of a token", k);
+	return check_rows(check, 0, check->rows, hidden, hidden, true) ||
+	       check_rows(check, 1, (uint64_t)check->rows * k, hidden, hidden,
+			  false) ||
+	       check_rows(check, 2, check->rows, k, k, false);
 }
 
 static int check_prefetch(const struct check *check)
 {
-	uint32_t k = check->cmd->args.moe.k;
+	const struct m6npu_cmd *cmd = check->cmd;
+	uint32_t k = cmd->args.moe.k;
 
-	if (check->cmd->layer >= check->runtime->expert_layers)
-		return fail("layer %u is beyond the expert table",
-			    check->cmd->layer);
+	if (cmd->args.moe.hidden || cmd->args.moe.ffn || cmd->args.moe.act ||
+	    cmd->args.moe.capacity || cmd->args.moe.members)
+		return fail("a reserved field is not zero");
+	if (cmd->layer >= check->runtime->expert_layers ||
+	    cmd->args.moe.experts != check->runtime->experts ||
+	    !dimension(k, MAX_ROUTED) || k > check->runtime->experts)
+		return fail("layer %u with %u of %u experts does not fit the expert table",
+			    cmd->layer, k, cmd->args.moe.experts);
 	return check_rows(check, 0, check->rows, k, k, false) ||
 	       check_rows(check, 1, check->rows, k, k, false);
 }
@@ -330,6 +402,7 @@ static int check_topk(const struct check *check)
 
 #define OUT	M6NPU_CMD_OUT_ROWS
 #define ACC	M6NPU_CMD_ACCUMULATE
+#define GRP	M6NPU_CMD_GROUPED
 
 /* Name, flags, required and optional operands, types, words, rows. */
 static const struct operation operations[] = {
@@ -351,11 +424,13 @@ static const struct operation operations[] = {
 	[M6NPU_OP_GATHER] = { "GATHER", 0, 3, 0, 0, 3, true, check_gather },
 	[M6NPU_OP_GATED_ADD] = { "GATED_ADD", OUT, 7, 0, 0, 3, true,
 				 check_add },
-	[M6NPU_OP_ROUTER_TOPK] = { "ROUTER_TOPK", OUT, 7, 8, 0, 5, true,
+	[M6NPU_OP_ROUTER_TOPK] = { "ROUTER_TOPK", OUT, 7, 8, 0, 6, true,
 				   check_router },
-	[M6NPU_OP_MOE_FFN] = { "MOE_FFN", OUT | ACC, 15, 0, 14, 5, true,
+	[M6NPU_OP_MOE_FFN] = { "MOE_FFN", OUT | ACC | GRP, 15, 0, 14, 6, true,
 			       check_moe },
-	[M6NPU_OP_EXPERT_PREFETCH] = { "EXPERT_PREFETCH", OUT, 3, 0, 0, 5,
+	[M6NPU_OP_MOE_COMBINE] = { "MOE_COMBINE", OUT | ACC, 7, 0, 0, 6, true,
+				   check_combine },
+	[M6NPU_OP_EXPERT_PREFETCH] = { "EXPERT_PREFETCH", OUT, 3, 0, 0, 6,
 				       true, check_prefetch },
 	[M6NPU_OP_TOPK] = { "TOPK", OUT, 7, 0, 0, 3, true, check_topk },
 };

@@ -208,12 +208,13 @@ void emit_gated_add(struct command_list *list, struct activation dst,
 	cmd->args.add.n = width;
 }
 
-void emit_router(struct command_list *list, struct activation ids,
-		 struct activation weights, struct activation logits,
-		 const struct routing *routing)
+void emit_router(struct command_list *list, uint16_t layer,
+		 struct activation ids, struct activation weights,
+		 struct activation logits, const struct routing *routing)
 {
 	struct m6npu_cmd *cmd = emit(list, M6NPU_OP_ROUTER_TOPK, 0);
 
+	cmd->layer = layer;
 	cmd->operand[0] = ids.operand;
 	cmd->operand[1] = weights.operand;
 	cmd->operand[2] = logits.operand;
@@ -221,28 +222,79 @@ void emit_router(struct command_list *list, struct activation ids,
 	cmd->args.router.experts = routing->experts;
 	cmd->args.router.k = routing->per_token;
 	cmd->args.router.flags = routing->flags;
+	cmd->args.router.scale = float_bits(routing->scale);
+	cmd->args.router.among = routing->among;
 }
 
-void emit_moe(struct command_list *list, uint16_t layer, struct activation dst,
-	      struct activation src, struct activation ids,
-	      struct activation weights, const struct routing *routing,
-	      const struct expert_shape *shape)
+void emit_prefetch(struct command_list *list, uint16_t layer,
+		   struct activation ids, struct activation chances,
+		   const struct routing *routing)
 {
-	struct m6npu_cmd *cmd = emit(list, M6NPU_OP_MOE_FFN,
-				     M6NPU_CMD_ACCUMULATE);
+	struct m6npu_cmd *cmd = emit(list, M6NPU_OP_EXPERT_PREFETCH, 0);
 
 	cmd->layer = layer;
-	memcpy(&cmd->type[1], shape->type, sizeof(shape->type));
-	cmd->operand[0] = dst.operand;
-	cmd->operand[1] = src.operand;
-	cmd->operand[2] = ids.operand;
-	cmd->operand[3] = weights.operand;
+	cmd->operand[0] = ids.operand;
+	cmd->operand[1] = chances.operand;
 	cmd->args.moe.rows = list->rows;
 	cmd->args.moe.k = routing->per_token;
 	cmd->args.moe.experts = routing->experts;
+}
+
+static struct m6npu_cmd *emit_moe_ffn(struct command_list *list, uint8_t flags,
+				      const struct moe_operands *operands)
+{
+	struct m6npu_cmd *cmd = emit(list, M6NPU_OP_MOE_FFN, flags);
+	const struct expert_shape *shape = operands->shape;
+
+	cmd->layer = operands->layer;
+	memcpy(&cmd->type[1], shape->type, sizeof(shape->type));
+	cmd->operand[0] = operands->dst.operand;
+	cmd->operand[1] = operands->src.operand;
+	cmd->operand[2] = operands->ids.operand;
+	cmd->args.moe.rows = list->rows;
+	cmd->args.moe.k = operands->routing->per_token;
+	cmd->args.moe.experts = operands->routing->experts;
 	cmd->args.moe.hidden = shape->hidden;
 	cmd->args.moe.ffn = shape->ffn;
 	cmd->args.moe.act = shape->act;
+	return cmd;
+}
+
+void emit_moe(struct command_list *list, struct activation weights,
+	      const struct moe_operands *operands)
+{
+	struct m6npu_cmd *cmd = emit_moe_ffn(list, M6NPU_CMD_ACCUMULATE,
+					     operands);
+
+	cmd->operand[3] = weights.operand;
+}
+
+void emit_moe_tier(struct command_list *list,
+		   const struct moe_operands *operands,
+		   const struct tier *tier)
+{
+	struct m6npu_cmd *cmd = emit_moe_ffn(list, M6NPU_CMD_GROUPED,
+					     operands);
+
+	cmd->operand[3] = weight_operand(operands->members) +
+			  tier->first * sizeof(int32_t);
+	cmd->args.moe.capacity = tier->capacity;
+	cmd->args.moe.members = tier->count;
+}
+
+void emit_combine(struct command_list *list, struct activation dst,
+		  struct activation weights,
+		  const struct moe_operands *operands)
+{
+	struct m6npu_cmd *cmd = emit(list, M6NPU_OP_MOE_COMBINE,
+				     M6NPU_CMD_ACCUMULATE);
+
+	cmd->operand[0] = dst.operand;
+	cmd->operand[1] = operands->dst.operand;
+	cmd->operand[2] = weights.operand;
+	cmd->args.moe.rows = list->rows;
+	cmd->args.moe.k = operands->routing->per_token;
+	cmd->args.moe.hidden = operands->shape->hidden;
 }
 
 void emit_topk(struct command_list *list, uint64_t ids, uint64_t values,

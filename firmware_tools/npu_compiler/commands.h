@@ -7,6 +7,7 @@
 
 #include "arena.h"
 #include "m6npu_regs.h"
+#include "tiers.h"
 #include "weight.h"
 
 struct command_list {
@@ -72,11 +73,16 @@ void emit_gated_add(struct command_list *list, struct activation dst,
 struct routing {
 	uint32_t experts, per_token;
 	uint32_t flags;		/* M6NPU_ROUTER_* */
+	uint32_t among;
+	double scale;		/* 0: none */
 };
 
-void emit_router(struct command_list *list, struct activation ids,
-		 struct activation weights, struct activation logits,
-		 const struct routing *routing);
+void emit_router(struct command_list *list, uint16_t layer,
+		 struct activation ids, struct activation weights,
+		 struct activation logits, const struct routing *routing);
+void emit_prefetch(struct command_list *list, uint16_t layer,
+		   struct activation ids, struct activation chances,
+		   const struct routing *routing);
 
 struct expert_shape {
 	uint32_t hidden, ffn;
@@ -84,11 +90,25 @@ struct expert_shape {
 	uint8_t act;
 };
 
-/* Adds to @dst. */
-void emit_moe(struct command_list *list, uint16_t layer, struct activation dst,
-	      struct activation src, struct activation ids,
-	      struct activation weights, const struct routing *routing,
-	      const struct expert_shape *shape);
+struct moe_operands {
+	uint16_t layer;
+	struct activation dst, src, ids;
+	const struct weight *members;	/* of all tiers, by expert only */
+	const struct routing *routing;
+	const struct expert_shape *shape;
+};
+
+/* Token by token; adds to the destination. */
+void emit_moe(struct command_list *list, struct activation weights,
+	      const struct moe_operands *operands);
+/* By expert: the destination takes the results of all pairs. */
+void emit_moe_tier(struct command_list *list,
+		   const struct moe_operands *operands,
+		   const struct tier *tier);
+/* Adds the pairs, which lie at the others' destination, to @dst. */
+void emit_combine(struct command_list *list, struct activation dst,
+		  struct activation weights,
+		  const struct moe_operands *operands);
 /* Of the logits of out rows. */
 void emit_topk(struct command_list *list, uint64_t ids, uint64_t values,
 	       uint64_t logits, uint32_t vocab, uint32_t k);

@@ -227,20 +227,17 @@ static int put_in_memory(void *context, const void *data, uint64_t bytes)
 }
 
 static int write_expert(const struct options *options,
-			const struct expert *expert, uint8_t *memory,
-			struct writer *writer)
+			const struct expert *expert, struct npu_section entry,
+			uint8_t *memory, struct writer *writer)
 {
-	struct npu_section entry = {
-		.type = NPU_SECTION_EXPERT,
-		.layer = expert->row,
-		.expert = expert->column,
-	};
 	const struct weight *last = &expert->matrix[2];
 	uint64_t bytes = last->offset + last->bytes;
 	struct weight_sink sink = { put_in_memory, NULL };
 	uint8_t *at;
 	int i;
 
+	entry.layer = expert->row;
+	entry.expert = expert->column;
 	memset(memory, 0, bytes);
 	for (i = 0; i < 3; i++) {
 		at = memory + expert->matrix[i].offset;
@@ -255,6 +252,7 @@ static int write_expert(const struct options *options,
 static int write_experts(const struct options *options,
 			 const struct model *model, struct writer *writer)
 {
+	const struct npu_section entry = { .type = NPU_SECTION_EXPERT };
 	uint8_t *memory;
 	size_t i;
 	int ret = 0;
@@ -263,8 +261,34 @@ static int write_experts(const struct options *options,
 		return 0;
 	memory = xcalloc(1, model->runtime.expert_bytes);
 	for (i = 0; !ret && i < model->expert_count; i++)
-		ret = write_expert(options, &model->experts[i], memory,
+		ret = write_expert(options, &model->experts[i], entry, memory,
 				   writer);
+	free(memory);
+	return ret;
+}
+
+static int write_low_experts(const struct options *options,
+			     const struct model *model, struct writer *writer)
+{
+	const struct npu_section entry = {
+		.type = NPU_SECTION_EXPERT_LOW,
+		.format = model->low_type,
+	};
+	const uint8_t type[3] = { model->low_type, model->low_type,
+				  model->low_type };
+	struct expert expert;
+	uint8_t *memory;
+	size_t i;
+	int ret = 0;
+
+	if (!model->low_type)
+		return 0;
+	memory = xcalloc(1, model->runtime.low_expert_bytes);
+	for (i = 0; !ret && i < model->expert_count; i++) {
+		expert = model->experts[i];
+		model_place_expert(&expert, type);
+		ret = write_expert(options, &expert, entry, memory, writer);
+	}
 	free(memory);
 	return ret;
 }
@@ -280,7 +304,7 @@ static int write_commands(const struct model *model, struct writer *writer)
 		entry.tile = model->tiles[i];
 		model_emit(model, entry.tile, &list);
 		if (list.count > M6NPU_MAX_COMMANDS)
-			ret = fail("a step takes %zu commands, and the NPU %u",
+			ret = fail("a step takes %zu commands, and the NPU %u: use --moe grouped, the default",
 				   list.count, M6NPU_MAX_COMMANDS);
 		else
 			ret = writer_add(writer, &entry, list.cmds,
@@ -313,19 +337,39 @@ static int write_texts(const struct options *options,
 			  source->tokens.json_bytes, NPU_ENCODING_RAW);
 }
 
+static int write_calibration(const struct model *model, struct writer *writer)
+{
+	struct npu_section entry = { .type = NPU_SECTION_CALIBRATION };
+	size_t bytes;
+	char *text;
+	int ret;
+
+	if (!model->calibration)
+		return 0;
+	text = calibration_write(model->calibration, &bytes);
+	if (!text)
+		return -1;
+	ret = writer_add(writer, &entry, text, bytes, NPU_ENCODING_RAW);
+	free(text);
+	return ret;
+}
+
 static int write_sections(const struct options *options,
 			  const struct source *source,
 			  const struct model *model, struct writer *writer)
 {
-	uint64_t total = model->runtime.weights_bytes +
-			 model->expert_count * model->runtime.expert_bytes;
+	const struct npu_runtime *r = &model->runtime;
+	uint64_t total = r->weights_bytes + model->expert_count *
+			 (r->expert_bytes + r->low_expert_bytes);
 	int ret;
 
 	progress_begin("compiling", total, options->progress);
 	ret = write_texts(options, source, model, writer) ||
+	      write_calibration(model, writer) ||
 	      write_commands(model, writer) ||
 	      write_static(options, model, writer) ||
-	      write_experts(options, model, writer);
+	      write_experts(options, model, writer) ||
+	      write_low_experts(options, model, writer);
 	progress_end();
 	return ret ? -1 : 0;
 }
@@ -334,7 +378,9 @@ static int write_file(const struct options *options,
 		      const struct source *source, struct model *model)
 {
 	uint64_t chunk = static_chunk(options);
-	uint64_t sections = 2 + model->tile_count + model->expert_count +
+	uint64_t copies = model->low_type ? 2 : 1;
+	uint64_t sections = 3 + model->tile_count +
+			    copies * model->expert_count +
 			    (model->runtime.weights_bytes + chunk - 1) / chunk;
 	struct writer *writer;
 
@@ -351,13 +397,20 @@ static int write_file(const struct options *options,
 	return writer_finish(writer, options->target->name, &model->runtime);
 }
 
-int compile(const struct options *options)
+int compile(const struct options *options,
+	    const struct calibration *calibration)
 {
 	struct source source = { 0 };
 	struct model model = {
 		.quant = options->quant,
 		.tensors = &source.tensors,
 		.tile_count = options->tile_count,
+		.target = options->target,
+		.calibration = calibration,
+		.order = options->order,
+		.guesses = options->guesses,
+		.low_type = options->fallback ?
+			weight_type(options->fallback, ROLE_MATRIX, 32) : 0,
 	};
 	int ret;
 

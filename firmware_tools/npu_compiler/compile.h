@@ -2,8 +2,11 @@
 #ifndef NPU_COMPILER_COMPILE_H
 #define NPU_COMPILER_COMPILE_H
 
+#include "calibration.h"
 #include "options.h"
 
-int compile(const struct options *options);
+/* @calibration may be NULL; another model's is refused. */
+int compile(const struct options *options,
+	    const struct calibration *calibration);
 
 #endif

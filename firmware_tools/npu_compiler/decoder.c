@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "arch.h"
+#include "experts.h"
 
 #define NAME_BYTES	160
 
@@ -144,7 +145,8 @@ static void plan_rope(struct model *model)
 		divisors[i] = 1 / (blend + (1 - blend) / rope->factor);
 	}
 	model->rope_divisors = model_add_values(model, "rope.divisors",
-						divisors, pairs);
+						M6NPU_TYPE_F32, divisors,
+						pairs);
 }
 
 /*
@@ -203,14 +205,6 @@ static int refuse_leftovers(const struct model *model)
 	return 0;
 }
 
-static uint64_t place(uint64_t *bytes, uint64_t size)
-{
-	uint64_t offset = align_up(*bytes, WEIGHT_ALIGN);
-
-	*bytes = offset + size;
-	return offset;
-}
-
 static void plan_io(struct model *model)
 {
 	struct npu_runtime *r = &model->runtime;
@@ -219,13 +213,15 @@ static void plan_io(struct model *model)
 	r->max_tile = model->tiles[model->tile_count - 1];
 	r->max_out = r->max_tile < MODEL_MAX_OUT ? r->max_tile : MODEL_MAX_OUT;
 	r->topk = r->vocab < MODEL_TOPK ? r->vocab : MODEL_TOPK;
-	r->step_offset = place(&bytes, sizeof(struct m6npu_step) +
+	r->step_offset = model_place(&bytes, sizeof(struct m6npu_step) +
 			       r->max_tile * sizeof(struct m6npu_step_token));
-	r->logits_offset = place(&bytes, 4ull * r->max_out * r->vocab);
-	r->hidden_offset = place(&bytes, 4ull * r->max_out * r->hidden);
-	r->topk_ids_offset = place(&bytes, 4ull * r->max_out * r->topk);
-	r->topk_values_offset = place(&bytes, 4ull * r->max_out * r->topk);
-	r->time_offset = place(&bytes, 2 * 16);
+	r->logits_offset = model_place(&bytes, 4ull * r->max_out * r->vocab);
+	r->hidden_offset = model_place(&bytes, 4ull * r->max_out * r->hidden);
+	r->topk_ids_offset = model_place(&bytes, 4ull * r->max_out * r->topk);
+	r->topk_values_offset = model_place(&bytes,
+					    4ull * r->max_out * r->topk);
+	experts_plan_io(r, &bytes);
+	r->time_offset = model_place(&bytes, 2 * 16);
 	r->io_bytes = align_up(bytes, NPU_FILE_ALIGN);
 }
 
@@ -270,7 +266,7 @@ int model_plan(struct model *model)
 	for (i = 0; i < c->layers; i++)
 		if (plan_layer(model, i))
 			return -1;
-	if (plan_head(model) || refuse_leftovers(model))
+	if (plan_head(model) || refuse_leftovers(model) || experts_plan(model))
 		return -1;
 	plan_runtime(model);
 	return 0;

@@ -10,9 +10,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "calibrate_report.h"
 #include "command_check.h"
+#include "inspect_experts.h"
 #include "json.h"
 #include "npu_file.h"
+#include "weight.h"
 
 #define MAX_INDENT	16
 
@@ -28,6 +31,7 @@ static const char *section_type(unsigned int type)
 		[NPU_SECTION_STATIC] = "static",
 		[NPU_SECTION_EXPERT] = "expert",
 		[NPU_SECTION_CALIBRATION] = "calibration",
+		[NPU_SECTION_EXPERT_LOW] = "expert_low",
 	};
 
 	return type < ARRAY_SIZE(names) && names[type] ? names[type] : "?";
@@ -57,6 +61,8 @@ static void add_runtime(doc_t *doc, val_t *root, const struct npu_runtime *r)
 		{ "experts", r->experts },
 		{ "experts_per_token", r->experts_per_token },
 		{ "router_entries", r->router_entries },
+		{ "guesses", r->guesses },
+		{ "low_expert_bytes", r->low_expert_bytes },
 	};
 	val_t *object = yyjson_mut_obj_add_obj(doc, root, "runtime");
 	size_t i;
@@ -114,6 +120,10 @@ static int add_section(doc_t *doc, val_t *array, struct npu_file *file,
 	case NPU_SECTION_STATIC:
 		yyjson_mut_obj_add_uint(doc, object, "dest", section->dest);
 		return 0;
+	case NPU_SECTION_EXPERT_LOW:
+		yyjson_mut_obj_add_str(doc, object, "format",
+				       weight_type_name(section->format));
+		/* fallthrough */
 	case NPU_SECTION_EXPERT:
 		yyjson_mut_obj_add_uint(doc, object, "layer", section->layer);
 		yyjson_mut_obj_add_uint(doc, object, "expert",
@@ -150,6 +160,18 @@ static int add_metadata(doc_t *doc, val_t *root, struct npu_file *file)
 	return ret;
 }
 
+static int add_calibration(doc_t *doc, val_t *root, struct npu_file *file)
+{
+	struct calibration calibration;
+
+	if (calibration_load(file, &calibration))
+		return -1;
+	if (calibration.layers)
+		calibrate_report_add(doc, root, &calibration);
+	calibration_free(&calibration);
+	return 0;
+}
+
 static int describe(doc_t *doc, struct npu_file *file)
 {
 	const struct npu_file_header *header = npu_file_header(file);
@@ -164,7 +186,9 @@ static int describe(doc_t *doc, struct npu_file *file)
 	yyjson_mut_obj_add_str(doc, root, "target", header->target);
 	yyjson_mut_obj_add_uint(doc, root, "file_bytes", header->file_bytes);
 	add_runtime(doc, root, &header->runtime);
-	if (add_metadata(doc, root, file))
+	if (add_metadata(doc, root, file) ||
+	    inspect_experts_add(doc, root, file) ||
+	    add_calibration(doc, root, file))
 		return -1;
 	sections = yyjson_mut_obj_add_arr(doc, root, "sections");
 	for (i = 0; i < npu_file_section_count(file); i++)
@@ -257,7 +281,7 @@ static void print_sections(struct npu_file *file)
 {
 	struct {
 		uint64_t count, stored, loaded;
-	} sums[NPU_SECTION_CALIBRATION + 1][NPU_ENCODING_ZSTD + 1] = { 0 };
+	} sums[NPU_SECTION_EXPERT_LOW + 1][NPU_ENCODING_ZSTD + 1] = { 0 };
 	const struct npu_section *section;
 	uint32_t i, j;
 
@@ -293,10 +317,23 @@ static int print_json(const doc_t *doc)
 	return 0;
 }
 
+static void print_all(val_t *root, struct npu_file *file)
+{
+	val_t *metadata = yyjson_mut_obj_get(root, "metadata");
+	/* These have their own form. */
+	val_t *experts = yyjson_mut_obj_remove_key(root, "experts");
+	val_t *calibration = yyjson_mut_obj_remove_key(root, "calibration");
+
+	print_members(root, 0);
+	print_tensors(yyjson_mut_obj_get(metadata, "tensors"));
+	inspect_experts_print(experts);
+	calibrate_report_print(calibration);
+	print_sections(file);
+}
+
 int inspect(const char *path, bool json)
 {
 	struct npu_file *file;
-	val_t *tensors;
 	doc_t *doc;
 	int ret;
 
@@ -304,15 +341,10 @@ int inspect(const char *path, bool json)
 		return fail("%s", npu_error());
 	doc = yyjson_mut_doc_new(NULL);
 	ret = describe(doc, file);
-	if (!ret && json) {
+	if (!ret && json)
 		ret = print_json(doc);
-	} else if (!ret) {
-		tensors = yyjson_mut_obj_get(yyjson_mut_obj_get(
-			yyjson_mut_doc_get_root(doc), "metadata"), "tensors");
-		print_members(yyjson_mut_doc_get_root(doc), 0);
-		print_tensors(tensors);
-		print_sections(file);
-	}
+	else if (!ret)
+		print_all(yyjson_mut_doc_get_root(doc), file);
 	yyjson_mut_doc_free(doc);
 	npu_file_close(file);
 	return ret;

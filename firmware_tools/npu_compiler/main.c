@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <stdio.h>
 
-#include "compile.h"
+#include "calibrate.h"
 #include "inspect.h"
 #include "verify.h"
 #include "version.h"
@@ -10,7 +10,7 @@ static int run(const struct options *options)
 {
 	switch (options->action) {
 	case ACTION_COMPILE:
-		return compile(options);
+		return calibrate_and_compile(options);
 	case ACTION_INSPECT:
 		return inspect(options->input, options->json);
 	case ACTION_VERIFY:

@@ -6,6 +6,14 @@
 
 #include "arch.h"
 
+uint64_t model_place(uint64_t *bytes, uint64_t size)
+{
+	uint64_t offset = align_up(*bytes, WEIGHT_ALIGN);
+
+	*bytes = offset + size;
+	return offset;
+}
+
 static struct weight *new_weight(struct model *model, const char *class_name,
 				 uint8_t type, uint64_t rows, uint64_t cols)
 {
@@ -16,8 +24,8 @@ static struct weight *new_weight(struct model *model, const char *class_name,
 	weight->rows = rows;
 	weight->cols = cols;
 	weight->bytes = rows * weight_row_bytes(type, cols);
-	weight->offset = align_up(model->runtime.weights_bytes, WEIGHT_ALIGN);
-	model->runtime.weights_bytes = weight->offset + weight->bytes;
+	weight->offset = model_place(&model->runtime.weights_bytes,
+				     weight->bytes);
 	model->weights = xrealloc(model->weights, model->weight_count + 1,
 				  sizeof(*model->weights));
 	model->weights[model->weight_count++] = weight;
@@ -76,13 +84,30 @@ struct weight *model_add_vector(struct model *model, const char *class_name,
 }
 
 struct weight *model_add_values(struct model *model, const char *class_name,
-				float *values, uint64_t count)
+				uint8_t type, void *values, uint64_t count)
 {
 	struct weight *weight;
 
-	weight = new_weight(model, class_name, M6NPU_TYPE_F32, 1, count);
+	weight = new_weight(model, class_name, type, 1, count);
 	weight->values = values;
 	return weight;
+}
+
+uint64_t model_place_expert(struct expert *expert, const uint8_t type[3])
+{
+	struct weight *weight;
+	uint64_t bytes = 0;
+	int i;
+
+	for (i = 0; i < 3; i++) {
+		weight = &expert->matrix[i];
+		weight->type = type[i];
+		weight->bytes = weight->rows *
+				weight_row_bytes(weight->type, weight->cols);
+		weight->offset = align_up(bytes, M6NPU_EXPERT_ALIGN);
+		bytes = weight->offset + weight->bytes;
+	}
+	return bytes;
 }
 
 int model_add_expert(struct model *model, uint16_t row, uint16_t column,
@@ -93,7 +118,7 @@ int model_add_expert(struct model *model, uint16_t row, uint16_t column,
 						"expert.down" };
 	struct expert *expert;
 	struct weight *weight;
-	uint64_t bytes = 0;
+	uint64_t bytes;
 	int i;
 
 	model->experts = xrealloc(model->experts, model->expert_count + 1,
@@ -105,19 +130,15 @@ int model_add_expert(struct model *model, uint16_t row, uint16_t column,
 	for (i = 0; i < 3; i++) {
 		weight = &expert->matrix[i];
 		weight->class_name = classes[i];
-		weight->type = shape->type[i];
 		weight->rows = i == 2 ? shape->hidden : shape->ffn;
 		weight->cols = i == 2 ? shape->ffn : shape->hidden;
-		weight->bytes = weight->rows *
-				weight_row_bytes(weight->type, weight->cols);
-		weight->offset = align_up(bytes, M6NPU_EXPERT_ALIGN);
-		bytes = weight->offset + weight->bytes;
 		weight->part[0] = tensor_take(model->tensors, names[i],
 					      weight->rows, weight->cols);
 		weight->parts = 1;
 		if (!weight->part[0])
 			return -1;
 	}
+	bytes = model_place_expert(expert, shape->type);
 	if (bytes > model->runtime.expert_bytes)
 		model->runtime.expert_bytes = bytes;
 	return 0;
@@ -133,6 +154,7 @@ void model_free(struct model *model)
 	}
 	free(model->weights);
 	free(model->experts);
+	free(model->tiers);
 	free(model->layers);
 	memset(model, 0, sizeof(*model));
 }

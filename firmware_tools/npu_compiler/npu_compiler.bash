@@ -14,21 +14,33 @@ _npu_compiler()
 		mapfile -t COMPREPLY < <(compgen -f -X '!*.npu' -- "$word"
 					 compgen -d -- "$word")
 		;;
+	--calibrate|--calibration)
+		mapfile -t COMPREPLY < <(compgen -f -- "$word")
+		;;
 	--target)
 		mapfile -t COMPREPLY < <(compgen -W 'm6-mini' -- "$word")
 		;;
 	--quantize)
 		mapfile -t COMPREPLY < <(compgen -W 'fp16 int8 int4' -- "$word")
 		;;
+	--moe)
+		mapfile -t COMPREPLY < <(compgen -W 'grouped per-expert token' \
+					 -- "$word")
+		;;
+	--expert-fallback)
+		mapfile -t COMPREPLY < <(compgen -W 'int8 int4' -- "$word")
+		;;
 	--compression)
 		mapfile -t COMPREPLY < <(compgen -W 'raw lz4 zstd' -- "$word")
 		;;
-	--expert-cache-size|--max-chunk-kb|--tiles|--context|--name|--threads)
+	--expert-cache-size|--max-chunk-kb|--tiles|--context|--name|--guess|--threads|--calibrate-tokens)
 		;;
 	*)
 		mapfile -t COMPREPLY < <(compgen -W '--input --output --target
 			--quantize --expert-cache-size --compression
-			--max-chunk-kb --tiles --context --name --threads
+			--max-chunk-kb --tiles --context --name
+			--moe --guess --expert-fallback
+			--calibrate --calibrate-tokens --calibration --threads
 			--progress --inspect --verify --json --help
 			--version' -- "$word")
 		;;

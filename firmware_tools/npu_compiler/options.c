@@ -12,10 +12,10 @@
 #define DEFAULT_CHUNK_KB	1843200
 #define MIN_CHUNK_KB		4
 #define MAX_CHUNK_KB		2064384
-
-static const struct target targets[] = {
-	{ "m6-mini", M6NPU_ROUTER_ENTRIES },
-};
+/* An expert that 1 % of them choose is counted to some 15 %. */
+#define DEFAULT_CALIBRATE	4096
+/* Experts that the device routes to at most. */
+#define MAX_GUESSES		64
 
 static const struct {
 	const char *name;
@@ -24,6 +24,15 @@ static const struct {
 	{ "fp16", QUANT_FP16 },
 	{ "int8", QUANT_INT8 },
 	{ "int4", QUANT_INT4 },
+};
+
+static const struct {
+	const char *name;
+	enum expert_order order;
+} orders[] = {
+	{ "grouped", ORDER_GROUPED },
+	{ "per-expert", ORDER_EXPERT },
+	{ "token", ORDER_TOKEN },
 };
 
 static const struct {
@@ -46,6 +55,12 @@ enum {
 	OPT_TILES,
 	OPT_CONTEXT,
 	OPT_NAME,
+	OPT_MOE,
+	OPT_GUESS,
+	OPT_FALLBACK,
+	OPT_CALIBRATE,
+	OPT_CALIBRATE_TOKENS,
+	OPT_CALIBRATION,
 	OPT_THREADS,
 	OPT_PROGRESS,
 	OPT_INSPECT,
@@ -64,6 +79,12 @@ static const struct option long_options[] = {
 	{ "tiles", required_argument, NULL, OPT_TILES },
 	{ "context", required_argument, NULL, OPT_CONTEXT },
 	{ "name", required_argument, NULL, OPT_NAME },
+	{ "moe", required_argument, NULL, OPT_MOE },
+	{ "guess", required_argument, NULL, OPT_GUESS },
+	{ "expert-fallback", required_argument, NULL, OPT_FALLBACK },
+	{ "calibrate", required_argument, NULL, OPT_CALIBRATE },
+	{ "calibrate-tokens", required_argument, NULL, OPT_CALIBRATE_TOKENS },
+	{ "calibration", required_argument, NULL, OPT_CALIBRATION },
 	{ "threads", required_argument, NULL, OPT_THREADS },
 	{ "progress", no_argument, NULL, OPT_PROGRESS },
 	{ "inspect", required_argument, NULL, OPT_INSPECT },
@@ -96,6 +117,17 @@ void options_help(void)
 	      "  --context N              positions to compile for, if less than the\n"
 	      "                           model's own\n"
 	      "  --name TEXT              the model's name (default: the folder's)\n"
+	      "  --moe ORDER              how steps of several tokens go through experts:\n"
+	      "                           grouped (default), per-expert or token\n"
+	      "  --guess N                experts that each layer names ahead for the next\n"
+	      "                           (default twice those of a token; 0: none)\n"
+	      "  --expert-fallback TYPE   add copies of the experts in fewer bits, int8 or\n"
+	      "                           int4, that can stand in for them\n"
+	      "  --calibrate FILE         run these prompts, one a line, and compile for\n"
+	      "                           the experts that they use\n"
+	      "  --calibrate-tokens N     most tokens to run (default 4096)\n"
+	      "  --calibration FILE       compile for the experts that a report of\n"
+	      "                           npu_server or npu_run counted\n"
 	      "  --threads N              default: one a processor\n"
 	      "  --progress               show progress although stderr is no terminal\n"
 	      "  --inspect FILE           print what a .npu file holds\n"
@@ -148,14 +180,35 @@ static int parse_tiles(const char *text, struct options *options)
 
 static int parse_target(const char *text, struct options *options)
 {
+	options->target = target_find(text);
+	return options->target ? 0 : -1;
+}
+
+static int parse_moe(const char *text, struct options *options)
+{
 	size_t i;
 
-	for (i = 0; i < ARRAY_SIZE(targets); i++)
-		if (!strcmp(text, targets[i].name)) {
-			options->target = &targets[i];
+	for (i = 0; i < ARRAY_SIZE(orders); i++)
+		if (!strcmp(text, orders[i].name)) {
+			options->order = orders[i].order;
 			return 0;
 		}
-	return fail("--target %s is not known; there is m6-mini", text);
+	return fail("--moe %s is not known; there are grouped, per-expert and token",
+		    text);
+}
+
+static int parse_fallback(const char *text, struct options *options)
+{
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(quantizations); i++)
+		if (quantizations[i].quant != QUANT_FP16 &&
+		    !strcmp(text, quantizations[i].name)) {
+			options->fallback = quantizations[i].quant;
+			return 0;
+		}
+	return fail("--expert-fallback %s is not known; there are int8 and int4",
+		    text);
 }
 
 static int parse_quantize(const char *text, struct options *options)
@@ -237,6 +290,22 @@ static int parse_one(int option, const char *value, struct options *options)
 	case OPT_NAME:
 		options->name = value;
 		return 0;
+	case OPT_MOE:
+		return parse_moe(value, options);
+	case OPT_GUESS:
+		return parse_number("guess", value, 0, MAX_GUESSES,
+				    &options->guesses);
+	case OPT_FALLBACK:
+		return parse_fallback(value, options);
+	case OPT_CALIBRATE:
+		options->calibrate = value;
+		return 0;
+	case OPT_CALIBRATE_TOKENS:
+		return parse_number("calibrate-tokens", value, 1, 1u << 24,
+				    &options->calibrate_tokens);
+	case OPT_CALIBRATION:
+		options->calibration = value;
+		return 0;
 	case OPT_THREADS:
 		if (parse_number("threads", value, 1, 64, &threads))
 			return -1;
@@ -272,6 +341,16 @@ static int check_together(struct options *options)
 	if (!options->input || !options->output)
 		return fail("%s is missing: see npu_compiler --help",
 			    options->input ? "--output" : "--input");
+	if (options->fallback && options->fallback <= options->quant)
+		return fail("--expert-fallback: copies would be no smaller than with --quantize %s: leave it out%s",
+			    options->quant_name,
+			    options->quant < QUANT_INT4 ? ", or use int4" : "");
+	if (options->calibrate && options->calibration)
+		return fail("--calibrate and --calibration are two ways to the same: use one");
+	if (options->calibrate_tokens && !options->calibrate)
+		return fail("--calibrate-tokens goes with --calibrate");
+	if (!options->calibrate_tokens)
+		options->calibrate_tokens = DEFAULT_CALIBRATE;
 	if (options->expert_cache > most)
 		return fail("--expert-cache-size %u: the expert-router cache of %s has %u entries; leave the option out, or give at most %u",
 			    options->expert_cache, options->target->name, most,
@@ -287,9 +366,11 @@ int options_parse(int argc, char **argv, struct options *options)
 	int option;
 
 	*options = (struct options){
-		.target = &targets[0],
+		.target = target_find("m6-mini"),
 		.quant_name = "fp16",
 		.chunk_bytes = DEFAULT_CHUNK_KB * 1024ull,
+		.order = ORDER_GROUPED,
+		.guesses = MODEL_DEFAULT_GUESSES,
 		.tiles = { 1, 4, 16, 64, 256 },
 		.tile_count = 5,
 		.threads = processors > 0 ? processors : 1,

@@ -14,12 +14,6 @@ enum action {
 	ACTION_VERSION,
 };
 
-/* What a model is compiled for. */
-struct target {
-	const char *name;
-	uint32_t router_entries;
-};
-
 struct options {
 	enum action action;
 	const char *input, *output;	/* input also of inspect, verify */
@@ -33,6 +27,12 @@ struct options {
 	uint32_t tiles[MODEL_MAX_TILES];
 	size_t tile_count;
 	uint32_t context;		/* 0: what the model is made for */
+	enum expert_order order;
+	uint32_t guesses;		/* or MODEL_DEFAULT_GUESSES */
+	enum quantization fallback;	/* of experts' copies; fp16: none */
+	const char *calibrate;		/* file of prompts, or NULL */
+	uint32_t calibrate_tokens;
+	const char *calibration;	/* report of use, or NULL */
 	unsigned int threads;
 	bool progress;			/* also when stderr is no terminal */
 	bool json;

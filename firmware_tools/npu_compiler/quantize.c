@@ -115,11 +115,6 @@ static const struct tensor *load_row(const struct weight *weight, uint64_t row,
 	uint64_t at = 0, count;
 	unsigned int i;
 
-	if (weight->values) {
-		memcpy(out, weight->values + row * weight->cols,
-		       weight->cols * sizeof(*out));
-		return NULL;
-	}
 	if (weight->rows > 1 || weight->parts == 1) {
 		tensor = find_row(weight, &row);
 		load_elements(tensor, row * weight->cols, weight->cols, out,
@@ -170,7 +165,7 @@ static void *run_job(void *argument)
 
 	for (i = 0; i < job->count; i++) {
 		tensor = load_row(weight, job->first + i, row, half);
-		if (tensor && !can_keep(row, weight->cols, limit)) {
+		if (!can_keep(row, weight->cols, limit)) {
 			job->bad = tensor;
 			break;
 		}
@@ -235,6 +230,8 @@ int weight_write(const struct weight *weight, unsigned int threads,
 	uint8_t *out;
 	int ret = 0;
 
+	if (weight->values)
+		return sink->put(sink->context, weight->values, weight->bytes);
 	if (!block)
 		block = 1;
 	if (block > weight->rows)

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 static char message[1024];
+static bool notes_ended;
 
 int fail(const char *format, ...)
 {
@@ -32,10 +33,17 @@ void note(const char *format, ...)
 	char text[1024];
 	va_list args;
 
+	if (notes_ended)
+		return;
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
 	fprintf(stderr, "npu_compiler: %s\n", text);
+}
+
+void notes_end(void)
+{
+	notes_ended = true;
 }
 
 static void *check_memory(void *memory, size_t count, size_t size)

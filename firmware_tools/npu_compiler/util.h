@@ -18,6 +18,8 @@ const char *fail_message(void);
 
 /* One line on stderr that does not stop the work. */
 void note(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* No more of them: what comes has been done before. */
+void notes_end(void);
 
 /* Out of memory ends the program: there is nothing better to do here. */
 void *xcalloc(size_t count, size_t size);

@@ -5,9 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "calibration.h"
 #include "command_check.h"
 #include "json.h"
-#include "npu_file.h"
+#include "list_check.h"
 #include "progress.h"
 
 static int count_section(void *user, uint32_t section)
@@ -28,45 +29,71 @@ static uint64_t stored_bytes(const struct npu_file *file)
 	return bytes;
 }
 
-static int check_list(const struct npu_file *file, uint32_t index,
-		      const struct m6npu_cmd *cmds, size_t count)
+static int check_each(const struct command_array *list, uint32_t tile,
+		      size_t *at)
 {
-	char name[NPU_FILE_NAME_BYTES];
-	char *why;
-	size_t i;
-
-	for (i = 0; i < count; i++) {
-		if (!command_check(&cmds[i],
-				   npu_file_section(file, index)->tile,
-				   &npu_file_header(file)->runtime))
-			continue;
-		npu_file_section_name(file, index, name);
-		why = xstrdup(fail_message());
-		fail("%s: command %zu (%s): %s", name, i,
-		     command_name(cmds[i].opcode), why);
-		free(why);
-		return -1;
-	}
+	for (*at = 0; *at < list->count; ++*at)
+		if (command_check(&list->cmds[*at], tile, list->runtime))
+			return -1;
 	return 0;
+}
+
+static int check_together(struct npu_file *file,
+			  const struct command_array *list,
+			  struct static_part *members, size_t *at)
+{
+	uint64_t begin, end;
+
+	list_members(list, &begin, &end);
+	if (begin < end && static_part_load(members, file, begin, end))
+		return -1;
+	return list_check(list, members, at);
+}
+
+static int check_list(struct npu_file *file, uint32_t index,
+		      const struct command_array *list,
+		      struct static_part *members)
+{
+	uint32_t tile = npu_file_section(file, index)->tile;
+	char name[NPU_FILE_NAME_BYTES];
+	size_t at = 0;
+	char *why;
+
+	if (!check_each(list, tile, &at) &&
+	    !check_together(file, list, members, &at))
+		return 0;
+	why = xstrdup(fail_message());
+	fail("%s: command %zu (%s): %s",
+	     npu_file_section_name(file, index, name), at,
+	     command_name(list->cmds[at].opcode), why);
+	free(why);
+	return -1;
 }
 
 static int check_commands(struct npu_file *file)
 {
+	struct command_array list = {
+		.runtime = &npu_file_header(file)->runtime,
+	};
+	struct static_part members = { 0 };
 	int64_t i = -1;
 	size_t bytes;
 	void *data;
-	int ret;
+	int ret = 0;
 
-	while ((i = npu_file_find(file, NPU_SECTION_COMMANDS, i + 1)) >= 0) {
-		if (npu_file_load_section(file, i, &data, &bytes))
-			return fail("%s", npu_error());
-		ret = check_list(file, i, data,
-				 bytes / sizeof(struct m6npu_cmd));
+	while (!ret && (i = npu_file_find(file, NPU_SECTION_COMMANDS,
+					  i + 1)) >= 0) {
+		if (npu_file_load_section(file, i, &data, &bytes)) {
+			ret = fail("%s", npu_error());
+			break;
+		}
+		list.cmds = data;
+		list.count = bytes / sizeof(*list.cmds);
+		ret = check_list(file, i, &list, &members);
 		free(data);
-		if (ret)
-			return ret;
 	}
-	return 0;
+	static_part_free(&members);
+	return ret;
 }
 
 static int check_text(struct npu_file *file, enum npu_section_type type,
@@ -90,13 +117,23 @@ static int check_text(struct npu_file *file, enum npu_section_type type,
 	return ret;
 }
 
+static int check_calibration(struct npu_file *file)
+{
+	struct calibration calibration;
+
+	if (calibration_load(file, &calibration))
+		return -1;
+	calibration_free(&calibration);
+	return 0;
+}
+
 static int check_all(struct npu_file *file)
 {
 	if (npu_file_verify(file, count_section, file))
 		return fail("%s", npu_error());
 	return check_text(file, NPU_SECTION_METADATA, "metadata") ||
 	       check_text(file, NPU_SECTION_TOKENIZER, "tokenizer") ||
-	       check_text(file, NPU_SECTION_CALIBRATION, "calibration") ||
+	       check_calibration(file) ||
 	       check_commands(file);
 }
 

@@ -8,6 +8,7 @@
 #define WEIGHT_MAX_PARTS	3
 #define WEIGHT_ALIGN		64
 
+/* Each smaller than the one before. */
 enum quantization {
 	QUANT_FP16,
 	QUANT_INT8,
@@ -21,12 +22,12 @@ enum weight_role {
 	ROLE_EXACT,		/* norms, biases, routers: F32 */
 };
 
-/* Rows of its parts, one below the other; or @values, which it owns. */
+/* Rows of its parts, one below the other; or @values as they are, its own. */
 struct weight {
 	const char *class_name;	/* "attention.qkv", for people */
 	const struct tensor *part[WEIGHT_MAX_PARTS];
 	unsigned int parts;
-	float *values;
+	void *values;
 	uint8_t type;		/* M6NPU_TYPE_* */
 	uint64_t rows, cols;
 	uint64_t offset;	/* in its region, or in its expert */

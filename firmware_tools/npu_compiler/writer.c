@@ -2,9 +2,7 @@
 #include "writer.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <lz4.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +10,8 @@
 #include <unistd.h>
 #include <xxhash.h>
 #include <zstd.h>
+
+#include "temporary.h"
 
 #define ZSTD_LEVEL	3
 
@@ -25,57 +25,8 @@ struct writer {
 	uint64_t chunk_bytes;	/* largest loaded_bytes so far */
 };
 
-/* Of the writer at work, for whatever ends the program early. */
-static char *volatile unfinished;
-
-static void remove_unfinished(void)
-{
-	if (unfinished)
-		unlink(unfinished);
-}
-
-static void end_by_signal(int signal)
-{
-	remove_unfinished();
-	_exit(128 + signal);
-}
-
-static void watch_for_end(char *temporary)
-{
-	static const int signals[] = {
-		SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGXCPU, SIGXFSZ,
-	};
-	struct sigaction action = { .sa_handler = end_by_signal }, old;
-	size_t i;
-
-	unfinished = temporary;
-	atexit(remove_unfinished);
-	/* What the caller ignores stays ignored: nohup's SIGHUP, say. */
-	for (i = 0; i < ARRAY_SIZE(signals); i++)
-		if (!sigaction(signals[i], NULL, &old) &&
-		    old.sa_handler != SIG_IGN)
-			sigaction(signals[i], &action, NULL);
-}
-
-static int open_temporary(struct writer *writer)
-{
-	mode_t mask = umask(0);
-
-	umask(mask);
-	writer->temporary = xasprintf("%s.XXXXXX", writer->path);
-	writer->fd = mkstemp(writer->temporary);
-	if (writer->fd < 0)
-		return fail("cannot write beside %s: %s", writer->path,
-			    strerror(errno));
-	watch_for_end(writer->temporary);
-	if (fchmod(writer->fd, 0666 & ~mask))
-		return fail("cannot write %s: %s", writer->temporary,
-			    strerror(errno));
-	return 0;
-}
-
 /* What is there gets replaced, which a device or a pipe must not be. */
-static int check_replaceable(const char *path)
+int writer_check(const char *path)
 {
 	struct stat st;
 
@@ -93,7 +44,7 @@ struct writer *writer_open(const char *path, uint32_t max_sections)
 		     max_sections, NPU_FILE_MAX_SECTIONS);
 		return NULL;
 	}
-	if (check_replaceable(path))
+	if (writer_check(path))
 		return NULL;
 	writer = xcalloc(1, sizeof(*writer));
 	writer->path = path;
@@ -101,7 +52,8 @@ struct writer *writer_open(const char *path, uint32_t max_sections)
 	writer->table = xcalloc(max_sections, sizeof(*writer->table));
 	writer->end = align_up(NPU_FILE_ALIGN + (uint64_t)max_sections *
 			       sizeof(struct npu_section), NPU_FILE_ALIGN);
-	if (open_temporary(writer)) {
+	writer->fd = temporary_open(path, &writer->temporary);
+	if (writer->fd < 0) {
 		writer_abort(writer);
 		return NULL;
 	}
@@ -112,11 +64,9 @@ void writer_abort(struct writer *writer)
 {
 	if (!writer)
 		return;
-	remove_unfinished();
-	unfinished = NULL;
+	temporary_remove(writer->temporary);
 	if (writer->fd >= 0)
 		close(writer->fd);
-	free(writer->temporary);
 	free(writer->table);
 	free(writer);
 }
@@ -243,11 +193,10 @@ int writer_finish(struct writer *writer, const char *target,
 	if (!ret && fsync(writer->fd))
 		ret = fail("cannot write %s: %s", writer->path,
 			   strerror(errno));
-	if (!ret && rename(writer->temporary, writer->path))
-		ret = fail("cannot replace %s: %s", writer->path,
-			   strerror(errno));
 	if (!ret)
-		unfinished = NULL;
+		ret = temporary_keep(writer->temporary, writer->path);
+	if (!ret)
+		writer->temporary = NULL;
 	writer_abort(writer);
 	return ret;
 }

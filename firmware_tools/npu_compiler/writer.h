@@ -9,6 +9,8 @@
 
 struct writer;
 
+/* Whether @path can be replaced by a file. */
+int writer_check(const char *path);
 /*
  * Starts a temporary file beside @path, with room for @max_sections. NULL:
  * failed. Whatever ends the program before writer_finish() removes it.

@@ -3,11 +3,13 @@
 """Makes the small random models beside this file, and their golden logits.
 
     make.py [NAME...]
+    make.py --into FOLDER NAME
 
-Run it only to change a model: what it wrote is committed. The numbers come
-from reference.py, which tests/unit/model/test_reference checks against
-Hugging Face transformers. Weights are such that experts win by a clear margin:
-rounding must not decide which one runs.
+Run the first only to change a model: what it wrote is committed. The second is
+for models that are too many files for that; a test makes them when it runs. The
+numbers come from reference.py, which tests/unit/model/test_reference checks
+against Hugging Face transformers. Weights are such that experts win by a clear
+margin: rounding must not decide which one runs.
 """
 
 import json
@@ -19,11 +21,12 @@ import numpy as np
 import reference
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-VOCAB, HIDDEN, LENGTH = 128, 64, 12
-SEEDS = 400
+VOCAB, LENGTH = 128, 12
+SEEDS = 400  # that are tried for a model
+DRAWS = 64  # for a router that looks at a code
 
 COMMON = {
-    "vocab_size": VOCAB, "hidden_size": HIDDEN, "intermediate_size": 64,
+    "vocab_size": VOCAB, "hidden_size": 64, "intermediate_size": 64,
     "num_hidden_layers": 2, "num_attention_heads": 2,
     "num_key_value_heads": 1, "head_dim": 32, "hidden_act": "silu",
     "max_position_embeddings": 64, "rms_norm_eps": 1e-6,
@@ -67,10 +70,30 @@ MODELS = {
         "rope_theta": 1000000.0}),
 }
 
+# Models with many experts. No draw of so many routers speaks clearly by chance:
+# these look at a code of the token only, which all layers leave alone.
+CODE = 16
+CODED = {"hidden_size": 32, "intermediate_size": 32, "head_dim": 16,
+         "moe_intermediate_size": 32, "decoder_sparse_step": 1,
+         "mlp_only_layers": [], "norm_topk_prob": True, "code": CODE,
+         "rope_theta": 10000.0}
+MADE = {
+    "top8of128": ("Qwen3MoeForCausalLM", "qwen3_moe", {
+        **CODED, "num_experts": 128, "num_experts_per_tok": 8,
+        "attention_bias": False}),
+    "top1of16": ("Qwen2MoeForCausalLM", "qwen2_moe", {
+        **CODED, "num_experts": 16, "num_experts_per_tok": 1,
+        "num_hidden_layers": 3, "norm_topk_prob": False,
+        "shared_expert_intermediate_size": 32}),
+    "deep": ("Qwen3MoeForCausalLM", "qwen3_moe", {
+        **CODED, "num_experts": 128, "num_experts_per_tok": 8,
+        "num_hidden_layers": 64, "attention_bias": False}),
+}
+
 
 def make_config(name):
     """config.json of a model."""
-    class_name, model_type, own = MODELS[name]
+    class_name, model_type, own = {**MODELS, **MADE}[name]
     return {"architectures": [class_name], "model_type": model_type,
             **COMMON, **own}
 
@@ -78,8 +101,10 @@ def make_config(name):
 class Maker:
     """Random tensors for one config."""
 
-    def __init__(self, config, seed):
+    def __init__(self, config, seed, tokens):
         self.config = config
+        self.hidden = config["hidden_size"]
+        self.tokens = np.unique(tokens)
         self.random = np.random.Generator(np.random.PCG64(seed))
         self.tensors = {}
 
@@ -102,21 +127,49 @@ class Maker:
         kind = c["model_type"]
         biased = c.get("attention_bias") or kind in ("qwen2", "qwen2_moe")
         for name, rows in (("q_proj", q), ("k_proj", kv), ("v_proj", kv)):
-            self.matrix(prefix + name, rows, HIDDEN)
+            self.matrix(prefix + name, rows, self.hidden)
             if biased:
                 self.vector(prefix + name + ".bias", rows, 0, 0.3)
-        self.matrix(prefix + "o_proj", HIDDEN, q)
+        self.matrix(prefix + "o_proj", self.hidden, q)
+        self.keep_code(prefix + "o_proj")
         if c.get("attention_bias"):
-            self.vector(prefix + "o_proj.bias", HIDDEN, 0, 0.3)
+            self.vector(prefix + "o_proj.bias", self.hidden, 0, 0.3)
         if kind.startswith("qwen3"):
             for name in ("q_norm", "k_norm"):
                 self.vector(f"{prefix}{name}.weight", c["head_dim"], 1, 0.2)
 
     def glu(self, prefix, width, names=("gate_proj", "up_proj", "down_proj")):
         """Gate, up and down."""
-        self.matrix(prefix + names[0], width, HIDDEN, 2)
-        self.matrix(prefix + names[1], width, HIDDEN, 2)
-        self.matrix(prefix + names[2], HIDDEN, width)
+        self.matrix(prefix + names[0], width, self.hidden, 2)
+        self.matrix(prefix + names[1], width, self.hidden, 2)
+        self.matrix(prefix + names[2], self.hidden, width)
+        self.keep_code(prefix + names[2])
+
+    def keep_code(self, name):
+        """The matrix adds nothing to the code."""
+        self.tensors[name + ".weight"][:self.config.get("code", 0)] = 0
+
+    def router(self, layer, name, experts):
+        """Few tokens are near the border when it speaks clearly."""
+        code = self.config.get("code", 0)
+        if not code:
+            self.matrix(name, experts, self.hidden, 3)
+            return
+        k = self.config["num_experts_per_tok"]
+        seen = self.tensors["model.embed_tokens.weight"][self.tokens, :code] \
+            * self.tensors[f"model.layers.{layer}.post_attention_layernorm"
+                           ".weight"][:code]
+        best, margin = None, -1
+        for _ in range(DRAWS):
+            self.matrix(name, experts, self.hidden, 3)
+            weight = self.tensors[name + ".weight"]
+            weight[:, code:] = 0
+            logits = np.sort(seen.astype(np.float32) @
+                             weight[:, :code].astype(np.float32).T)
+            lead = (logits[:, -k] - logits[:, -k - 1]).min()
+            if lead > margin:
+                best, margin = weight, lead
+        self.tensors[name + ".weight"] = best
 
     def ffn(self, layer):
         """Of one layer."""
@@ -128,8 +181,7 @@ class Maker:
             return
         mixtral = c["model_type"] == "mixtral"
         prefix += "block_sparse_moe." if mixtral else "mlp."
-        # Few tokens are near the border when the router speaks clearly.
-        self.matrix(prefix + "gate", experts, HIDDEN, 3)
+        self.router(layer, prefix + "gate", experts)
         for i in range(experts):
             if mixtral:
                 self.glu(f"{prefix}experts.{i}.", c["intermediate_size"],
@@ -139,21 +191,22 @@ class Maker:
         if c["model_type"] == "qwen2_moe":
             self.glu(prefix + "shared_expert.",
                      c["shared_expert_intermediate_size"])
-            self.matrix(prefix + "shared_expert_gate", 1, HIDDEN)
+            self.matrix(prefix + "shared_expert_gate", 1, self.hidden)
 
     def make(self):
         """All tensors."""
-        self.matrix("model.embed_tokens", VOCAB, HIDDEN, 8)
+        self.matrix("model.embed_tokens", VOCAB, self.hidden, 8)
         for layer in range(self.config["num_hidden_layers"]):
             prefix = f"model.layers.{layer}."
-            self.vector(prefix + "input_layernorm.weight", HIDDEN, 1, 0.2)
+            self.vector(prefix + "input_layernorm.weight", self.hidden, 1,
+                        0.2)
             self.attention(prefix + "self_attn.")
-            self.vector(prefix + "post_attention_layernorm.weight", HIDDEN,
-                        1, 0.2)
+            self.vector(prefix + "post_attention_layernorm.weight",
+                        self.hidden, 1, 0.2)
             self.ffn(layer)
-        self.vector("model.norm.weight", HIDDEN, 1, 0.2)
+        self.vector("model.norm.weight", self.hidden, 1, 0.2)
         if not self.config["tie_word_embeddings"]:
-            self.matrix("lm_head", VOCAB, HIDDEN, 3)
+            self.matrix("lm_head", VOCAB, self.hidden, 3)
         return self.tensors
 
 
@@ -217,20 +270,25 @@ def margin_of(folder, tensors, tokens):
     return margin
 
 
+def make_tokens(sequences, length):
+    """The same ones always; never a special one."""
+    return np.random.Generator(np.random.PCG64(7)).integers(
+        0, VOCAB - 8, (sequences, length)).astype(np.int32)
+
+
 def make_model(name):
-    """One folder."""
+    """One folder beside this file."""
     folder = os.path.join(HERE, name)
     os.makedirs(folder, exist_ok=True)
     write_texts(folder, name)
-    tokens = np.random.Generator(np.random.PCG64(7)).integers(
-        0, VOCAB - 8, (2, LENGTH)).astype(np.int32)
+    tokens = make_tokens(2, LENGTH)
     np.save(os.path.join(folder, "tokens.npy"), tokens)
     config = make_config(name)
     sparse = "num_experts_per_tok" in config
-    margins = [(margin_of(folder, Maker(config, seed).make(), tokens), -seed)
-               for seed in range(SEEDS if sparse else 1)]
+    margins = [(margin_of(folder, Maker(config, seed, tokens).make(), tokens),
+                -seed) for seed in range(SEEDS if sparse else 1)]
     margin, seed = max(margins)
-    margin_of(folder, Maker(config, -seed).make(), tokens)
+    margin_of(folder, Maker(config, -seed, tokens).make(), tokens)
     for quantize in reference.FORMATS:
         values = reference.logits(folder, quantize).astype(np.float32)
         np.save(os.path.join(folder, f"logits-{quantize}.npy"), values)
@@ -238,5 +296,20 @@ def make_model(name):
           f"deviation of the logits {values.std():.3g}")
 
 
-for model_name in sys.argv[1:] or MODELS:
-    make_model(model_name)
+def make_into(folder, name):
+    """A folder elsewhere, without logits."""
+    os.makedirs(folder, exist_ok=True)
+    write_texts(folder, name)
+    tokens = make_tokens(2, LENGTH)
+    np.save(os.path.join(folder, "tokens.npy"), tokens)
+    reference.write_safetensors(
+        os.path.join(folder, "model.safetensors"),
+        Maker(make_config(name), 0, tokens).make())
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--into"] and len(sys.argv) == 4:
+        make_into(*sys.argv[2:])
+    else:
+        for model_name in sys.argv[1:] or MODELS:
+            make_model(model_name)

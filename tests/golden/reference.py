@@ -6,7 +6,9 @@ it with the logits that Hugging Face transformers gives for a folder; `logits`
 computes them, with the weights rounded as the compiler rounds them.
 
     reference.py check FOLDER...
-    reference.py logits FOLDER fp16|int8|int4 OUTPUT.npy
+    reference.py logits FOLDER fp16|int8|int4[/int8|/int4] OUTPUT.npy
+
+The second format, if there is one, is that of the experts.
 """
 
 import json
@@ -86,6 +88,9 @@ def round_q4_0(x):
 
 def round_weight(name, x, quantize):
     """As the compiler stores the tensor."""
+    quantize, _, experts = quantize.partition("/")
+    if experts and ".experts." in name:
+        quantize = experts
     if x.ndim == 1 or name.endswith((".gate.weight",
                                      "shared_expert_gate.weight")):
         return x.astype(np.float64)
