@@ -31,7 +31,7 @@ static const struct way {
 	  { .board.router_policy = M6NPU_ROUTER_LRU }, 64 },
 	{ "experts on demand, priority cache",
 	  { .board.router_policy = M6NPU_ROUTER_PRIORITY_LRU,
-	    .on_demand = true }, 16 },
+	    .experts.on_demand = true }, 16 },
 	{ "no cache, scattered pages",
 	  { .board.scatter = true }, 5 },
 };
@@ -58,7 +58,6 @@ static struct runner_result run_tokens(struct runner *runner,
 				       uint32_t position)
 {
 	struct m6npu_step_token step[MAX_TOKENS];
-	struct runner_result result;
 	uint32_t i;
 
 	for (i = 0; i < count; i++)
@@ -67,13 +66,7 @@ static struct runner_result run_tokens(struct runner *runner,
 			.position = position + i,
 			.flags = i + 1 == count ? M6NPU_TOKEN_OUT : 0,
 		};
-	result = runner_step(runner, runner_tile(runner, count), step, count);
-	if (result.status.code) {
-		printf("Bail out! code %#x at command %u\n",
-		       result.status.code, result.status.cmd_index);
-		exit(1);
-	}
-	return result;
+	return trial_step(runner, runner_tile(runner, count), step, count);
 }
 
 static struct runner_result run_prompt(struct runner *runner,
@@ -119,7 +112,7 @@ static void check_way(const char *path, yyjson_val *entries,
 
 	options.slots = 1;
 	options.capacity = MAX_TOKENS;
-	runner = runner_create(path, &options);
+	runner = trial_runner(path, &options);
 	yyjson_arr_foreach(entries, i, count, entry) {
 		read_tokens(yyjson_obj_get(entry, "prompt_ids"), &prompt);
 		read_tokens(yyjson_obj_get(entry, "tokens"), &expected);
@@ -157,7 +150,7 @@ static void check_logits(const char *path, yyjson_val *prompts)
 
 	options.slots = 1;
 	options.capacity = MAX_TOKENS;
-	runner = runner_create(path, &options);
+	runner = trial_runner(path, &options);
 	yyjson_arr_foreach(prompts, i, count, prompt) {
 		read_tokens(yyjson_obj_get(prompt, "prompt_ids"), &sequence);
 		result = run_prompt(runner, &sequence, 64);

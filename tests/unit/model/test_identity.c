@@ -32,18 +32,20 @@ static const struct way {
 	{ "priority router cache",
 	  { .board.router_policy = M6NPU_ROUTER_PRIORITY_LRU },
 	  { .tile = 16 } },
-	{ "experts on demand", { RESIDENT, .on_demand = true },
+	{ "experts on demand", { RESIDENT, .experts.on_demand = true },
 	  { .tile = 16 } },
-	{ "experts on demand, tile 1", { RESIDENT, .on_demand = true },
+	{ "experts on demand, tile 1", { RESIDENT, .experts.on_demand = true },
 	  { .tile = 1 } },
 	{ "experts forgotten after each step",
-	  { RESIDENT, .on_demand = true, .forget = true }, { .tile = 4 } },
+	  { RESIDENT, .experts = { .on_demand = true, .forget = true } },
+	  { .tile = 4 } },
 	{ "experts forgotten, no router cache",
-	  { .on_demand = true, .forget = true }, { .tile = 1 } },
+	  { .experts = { .on_demand = true, .forget = true } },
+	  { .tile = 1 } },
 	{ "scattered pages", { RESIDENT, .board.scatter = true },
 	  { .tile = 16 } },
 	{ "scattered pages, experts on demand",
-	  { RESIDENT, .board.scatter = true, .on_demand = true },
+	  { RESIDENT, .board.scatter = true, .experts.on_demand = true },
 	  { .tile = 4, .mixed = true } },
 	{ "unit 3, one thread",
 	  { RESIDENT, .board.ring = 3, .board.threads = 1 }, { .tile = 16 } },
@@ -73,9 +75,9 @@ static void check_counts(const char *model, const struct way *way,
 			 const struct trial_counts *counts)
 {
 	bool cached = way->options.board.router_policy != M6NPU_ROUTER_OFF &&
-		      !way->options.forget;
+		      !way->options.experts.forget;
 
-	ok(way->options.on_demand == (counts->expert_faults > 0) &&
+	ok(way->options.experts.on_demand == (counts->expert_faults > 0) &&
 	   cached == (counts->router_hits > 0) && counts->router_misses,
 	   "%s: %s: %llu hits, %llu misses, %llu faults", model, way->name,
 	   (unsigned long long)counts->router_hits,
@@ -92,7 +94,7 @@ static void compare_ways(const char *model, const char *path,
 	struct trial_counts counts;
 	size_t i, at, values;
 
-	values = tokens->count * trial_vocab(path);
+	values = tokens->count * trial_runtime(path).vocab;
 	for (i = 0; i < count; i++) {
 		logits = trial_logits(path, &ways[i].options, &ways[i].plan,
 				      tokens, &counts);

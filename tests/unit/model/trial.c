@@ -14,14 +14,34 @@
 
 extern char **environ;
 
+#define MAX_OPTIONS	16
+
 /* One folder for all that a test writes. */
 static char workshop[] = "/tmp/m6-model-XXXXXX";
 static char compiled[sizeof(workshop) + 16], computed[sizeof(workshop) + 16];
+static char made[sizeof(workshop) + 16];
+
+static void remove_made(void)
+{
+	static const char *const names[] = {
+		"config.json", "generation_config.json", "model.safetensors",
+		"tokenizer.json", "tokenizer_config.json", "tokens.npy",
+	};
+	char path[sizeof(made) + 64];
+	size_t i;
+
+	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		snprintf(path, sizeof(path), "%s/%s", made, names[i]);
+		unlink(path);
+	}
+	rmdir(made);
+}
 
 static void remove_workshop(void)
 {
 	unlink(compiled);
 	unlink(computed);
+	remove_made();
 	rmdir(workshop);
 }
 
@@ -39,6 +59,7 @@ static void open_workshop(void)
 		give_up("no temporary folder");
 	snprintf(compiled, sizeof(compiled), "%s/model.npu", workshop);
 	snprintf(computed, sizeof(computed), "%s/logits.npy", workshop);
+	snprintf(made, sizeof(made), "%s/made", workshop);
 	atexit(remove_workshop);
 }
 
@@ -65,16 +86,40 @@ static void run(const char *const *argv)
 	exit(1);
 }
 
-const char *trial_compile(const char *folder, const char *quantize)
+const char *trial_compile_with(const char *folder, const char *quantize,
+			       const char *const *options)
 {
-	const char *const argv[] = {
+	const char *argv[MAX_OPTIONS + 10] = {
 		program("NPU_COMPILER"), "--input", folder, "--output",
-		compiled, "--quantize", quantize, "--tiles", "1,4,16,64", NULL,
+		compiled, "--quantize", quantize, "--tiles", "1,4,16,64",
 	};
+	size_t i;
 
+	for (i = 0; i < MAX_OPTIONS && options[i]; i++)
+		argv[9 + i] = options[i];
 	open_workshop();
 	run(argv);
 	return compiled;
+}
+
+const char *trial_compile(const char *folder, const char *quantize)
+{
+	static const char *const none[] = { NULL };
+
+	return trial_compile_with(folder, quantize, none);
+}
+
+const char *trial_make(const char *model)
+{
+	char script[4096];
+	const char *const argv[] = {
+		"python3", script, "--into", made, model, NULL,
+	};
+
+	open_workshop();
+	snprintf(script, sizeof(script), "%s/make.py", program("GOLDEN"));
+	run(argv);
+	return made;
 }
 
 struct npy trial_reference(const char *folder, const char *quantize)
@@ -90,6 +135,27 @@ struct npy trial_reference(const char *folder, const char *quantize)
 	if (!npy_read(computed, &npy))
 		give_up("the reference left no logits");
 	return npy;
+}
+
+struct runner *trial_runner(const char *path,
+			    const struct runner_options *options)
+{
+	struct runner *runner;
+
+	if (runner_create(path, options, &runner))
+		give_up(npu_error());
+	return runner;
+}
+
+struct runner_result trial_step(struct runner *runner, uint32_t tile,
+				const struct m6npu_step_token *tokens,
+				uint32_t count)
+{
+	struct runner_result result;
+
+	if (runner_step(runner, tile, tokens, count, &result))
+		give_up(npu_error());
+	return result;
 }
 
 /* Where the next tokens come from and their logits go. */
@@ -130,13 +196,8 @@ static void feed_flush(struct feed *feed, struct runner *runner)
 		for (i = 0; i < feed->count; i++)
 			feed->step[i].flags = i >= first && i < first + most ?
 					      M6NPU_TOKEN_OUT : 0;
-		result = runner_step(runner, feed->plan->tile, feed->step,
-				     feed->count);
-		if (result.status.code) {
-			printf("# code %#x at command %u\n",
-			       result.status.code, result.status.cmd_index);
-			give_up("the job failed");
-		}
+		result = trial_step(runner, feed->plan->tile, feed->step,
+				    feed->count);
 		feed->counts.router_hits += result.status.router_hits;
 		feed->counts.router_misses += result.status.router_misses;
 		feed->counts.expert_faults += result.status.expert_faults;
@@ -189,7 +250,7 @@ float *trial_logits(const char *path, const struct runner_options *options,
 
 	own.slots = plan->first_slot + tokens->shape[0];
 	own.capacity = tokens->shape[1];
-	runner = runner_create(path, &own);
+	runner = trial_runner(path, &own);
 	feed->tokens = tokens;
 	feed->plan = plan;
 	feed->vocab = runner_runtime(runner)->vocab;
@@ -199,6 +260,8 @@ float *trial_logits(const char *path, const struct runner_options *options,
 		feed_mixed(feed, runner);
 	else
 		feed_one_by_one(feed, runner);
+	if (runner_experts(runner))
+		feed->counts.experts = residency_stats(runner_experts(runner));
 	runner_destroy(runner);
 	if (counts)
 		*counts = feed->counts;
@@ -206,16 +269,16 @@ float *trial_logits(const char *path, const struct runner_options *options,
 	return logits;
 }
 
-uint32_t trial_vocab(const char *path)
+struct npu_runtime trial_runtime(const char *path)
 {
+	struct npu_runtime runtime;
 	struct npu_file *file;
-	uint32_t vocab;
 
 	if (npu_file_open(path, &file))
 		give_up(npu_error());
-	vocab = npu_file_header(file)->runtime.vocab;
+	runtime = npu_file_header(file)->runtime;
 	npu_file_close(file);
-	return vocab;
+	return runtime;
 }
 
 static uint32_t best_of(const float *row, uint32_t vocab)

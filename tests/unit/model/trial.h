@@ -14,12 +14,28 @@
  * good until the next call; ends the test when it can't.
  */
 const char *trial_compile(const char *folder, const char *quantize);
+/* The same with more options, NULL at their end. */
+const char *trial_compile_with(const char *folder, const char *quantize,
+			       const char *const *options);
+
+/*
+ * A folder that tests/golden/make.py (the environment variable GOLDEN names its
+ * folder) makes, for as long as the test runs. One at a time.
+ */
+const char *trial_make(const char *model);
 
 /*
  * What tests/golden/reference.py (the environment variable REFERENCE) computes
  * for the folder's sequences with the weights rounded to a format.
  */
 struct npy trial_reference(const char *folder, const char *quantize);
+
+/* As runner_create() and runner_step(), but end the test when they can't. */
+struct runner *trial_runner(const char *path,
+			    const struct runner_options *options);
+struct runner_result trial_step(struct runner *runner, uint32_t tile,
+				const struct m6npu_step_token *tokens,
+				uint32_t count);
 
 /* How the tokens of all sequences are cut into steps. */
 struct trial_plan {
@@ -31,6 +47,7 @@ struct trial_plan {
 /* What the device counted. */
 struct trial_counts {
 	uint64_t router_hits, router_misses, expert_faults;
+	struct residency_stats experts;
 };
 
 /*
@@ -42,8 +59,7 @@ float *trial_logits(const char *path, const struct runner_options *options,
 		    const struct trial_plan *plan, const struct npy *tokens,
 		    struct trial_counts *counts);
 
-/* Logits of a position. */
-uint32_t trial_vocab(const char *path);
+struct npu_runtime trial_runtime(const char *path);
 
 struct trial_difference {
 	float max_abs;
