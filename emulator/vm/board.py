@@ -25,6 +25,8 @@ import tempfile
 import threading
 import time
 
+from disk import Disk
+
 TREE = os.path.dirname(os.path.dirname(os.path.dirname(
     os.path.abspath(__file__))))
 VM = os.path.join(TREE, "emulator", "vm")
@@ -102,8 +104,8 @@ class Board:
 
     def __init__(self, arch="arm64", mem="2G", smp=2, kargs="", emu_args="",
                  forwards=(), timeout=600, command=None, emulator=True,
-                 modparams="", disk=None, results=None, stdout=None,
-                 stderr=None):
+                 modparams="", disk=None, disk_mb_s=None, disk_errors=(),
+                 results=None, stdout=None, stderr=None):
         if arch not in ARCHES:
             raise BoardError(f"unknown ARCH={arch}; known: "
                              + ", ".join(ARCHES))
@@ -118,7 +120,10 @@ class Board:
         self.command = command
         self.emulator = emulator
         self.modparams = modparams
-        self.disk = disk
+        self.disk_size = disk
+        self.disk_mb_s = disk_mb_s
+        self.disk_errors = disk_errors
+        self.disk = None	# a Disk, once it runs
         self.results = results or os.path.join(TREE, "build", "results", arch)
         self.out = {"m6.stdout": stdout or sys.stdout.buffer,
                     "m6.stderr": stderr or sys.stderr.buffer}
@@ -257,13 +262,14 @@ class Board:
             net += f",hostfwd=tcp:127.0.0.1:{host}-10.0.2.15:{guest}"
         args += ["-netdev", net, "-device",
                  "virtio-net-pci,netdev=net,romfile="]
-        if self.disk:
+        if self.disk_size:
             image = self.path("disk.img")
             with open(image, "wb") as stream:
-                stream.truncate(parse_size(self.disk))
+                stream.truncate(parse_size(self.disk_size))
             self._tool(["mkfs.ext4", "-q", "-F", image])
-            args += ["-drive", f"if=none,id=disk,format=raw,file={image}",
-                     "-device", "nvme,drive=disk,serial=m6disk"]
+            self.disk = Disk(image, self.path("disk.sock"), self.disk_mb_s,
+                             self.disk_errors)
+            args += self.disk.qemu_args()
         if self.command is None:
             args += ["-chardev", "stdio,id=tty,signal=off",
                      "-device", "virtconsole,chardev=tty"]
@@ -291,7 +297,7 @@ class Board:
         os.makedirs(os.path.join(extra, "m6"))
         env = {"M6_ARCH": self.arch, "M6_BUILD": self.target["build"],
                "M6_TIME": str(int(time.time())),
-               "M6_MODPARAMS": self.modparams, "M6_DISK": self.disk or "",
+               "M6_MODPARAMS": self.modparams, "M6_DISK": self.disk_size or "",
                "M6_DATA": "/src-data" if os.environ.get("M6_DATA") else ""}
         if self.command is None and sys.stdin.isatty():
             size = os.get_terminal_size(sys.stdin.fileno())
@@ -461,6 +467,8 @@ class Board:
                 child.wait()
         if self._thread:
             self._thread.join()
+        if self.disk:
+            self.disk.close()
         self._restore_terminal()
         for port in self._ports.values():
             port.close()

@@ -199,9 +199,10 @@ static bool generating(const struct request *request)
 	return request->position >= request->prompt_count;
 }
 
+/* Tokens of a step, and whose the rows of its results are. */
 struct batch {
-	uint32_t count;
-	uint32_t outs;
+	uint32_t first, count;		/* of the engine's tokens */
+	uint32_t first_out, outs;	/* of its owners */
 };
 
 static void add_token(struct engine *engine, struct batch *batch,
@@ -369,11 +370,11 @@ static void take_token(struct engine *engine, struct request *request,
 static void advance(struct engine *engine, const struct batch *batch,
 		    const struct npu_step_result *result)
 {
-	for (uint32_t i = 0; i < batch->count; i++) {
-		struct request *r = engine->slots[engine->tokens[i].slot];
+	const struct npu_step_token *tokens = engine->tokens + batch->first;
 
-		r->position = engine->tokens[i].position + 1;
-	}
+	for (uint32_t i = 0; i < batch->count; i++)
+		engine->slots[tokens[i].slot]->position =
+			tokens[i].position + 1;
 	for (uint32_t i = 0; i < engine->info.slots; i++) {
 		struct request *r = engine->slots[i];
 
@@ -385,44 +386,111 @@ static void advance(struct engine *engine, const struct batch *batch,
 			r->timing.prompt_device_ns += result->device_ns;
 	}
 	for (uint32_t i = 0; i < batch->outs; i++)
-		take_token(engine, engine->owners[i],
+		take_token(engine, engine->owners[batch->first_out + i],
 			   result->logits + (size_t)i * engine->info.vocab);
 }
 
-/* A step that failed ends the requests that were in it, and no others. */
+/* Nothing of a step that failed counts: its tokens may run once more. */
+static int try_batch(struct engine *engine, const struct batch *batch)
+{
+	struct npu_step_result result;
+	int err = npu_model_step(engine->model, engine->tokens + batch->first,
+				 batch->count, &result);
+
+	if (err) {
+		log_error("step of %u tokens failed: %s", batch->count,
+			  npu_error());
+		metrics_step_failed(engine->metrics);
+		return err;
+	}
+	metrics_step(engine->metrics, batch->count, &result);
+	advance(engine, batch, &result);
+	return 0;
+}
+
+/* Right after npu_error() was set. */
 static void fail_batch(struct engine *engine, const struct batch *batch,
 		       int error)
 {
 	char text[sizeof(((struct request *)0)->error_text)];
 
 	snprintf(text, sizeof(text), "%s", npu_error());
-	log_error("step of %u tokens failed: %s", batch->count, text);
-	metrics_step_failed(engine->metrics);
 	for (uint32_t i = 0; i < batch->count; i++) {
-		struct request *r = engine->slots[engine->tokens[i].slot];
+		uint32_t slot = engine->tokens[batch->first + i].slot;
 
-		if (r)
-			finish(engine, r, FINISH_ERROR, error, text);
+		if (engine->slots[slot])
+			finish(engine, engine->slots[slot], FINISH_ERROR,
+			       error, text);
 	}
+}
+
+/* Makes @one the tokens of @batch that follow it and are of one slot. */
+static bool next_alone(const struct engine *engine, const struct batch *batch,
+		       struct batch *one)
+{
+	const struct npu_step_token *tokens = engine->tokens;
+	uint32_t end = batch->first + batch->count;
+
+	*one = (struct batch){
+		.first = one->first + one->count,
+		.first_out = one->first_out + one->outs,
+	};
+	for (uint32_t i = one->first; i < end; i++) {
+		if (tokens[i].slot != tokens[one->first].slot)
+			break;
+		one->count++;
+		one->outs += tokens[i].out;
+	}
+	return one->count;
+}
+
+/*
+ * The step that they shared failed, perhaps for what one of them needed: an
+ * expert that cannot be read, say. Who fails alone as well ends; each is tried
+ * once. When the device is gone the rest need not try.
+ */
+static void run_alone(struct engine *engine, const struct batch *batch)
+{
+	struct batch one = { .first = batch->first };
+	int err = 0;
+
+	while (next_alone(engine, batch, &one)) {
+		if (err == -ENODEV) {
+			fail_batch(engine, &one, err);
+			continue;
+		}
+		/* The step may have taken long. */
+		drop_cancelled(engine);
+		if (!engine->slots[engine->tokens[one.first].slot])
+			continue;
+		err = try_batch(engine, &one);
+		if (err)
+			fail_batch(engine, &one, err);
+	}
+}
+
+static bool of_one_slot(const struct engine *engine, const struct batch *batch)
+{
+	struct batch one = { .first = batch->first };
+
+	return next_alone(engine, batch, &one) && one.count == batch->count;
 }
 
 static void run_step(struct engine *engine)
 {
-	struct npu_step_result result;
 	struct batch batch;
 	int err;
 
 	build_batch(engine, &batch);
 	if (!batch.count)
 		return;
-	err = npu_model_step(engine->model, engine->tokens, batch.count,
-			     &result);
-	if (err) {
-		fail_batch(engine, &batch, err);
+	err = try_batch(engine, &batch);
+	if (!err)
 		return;
-	}
-	metrics_step(engine->metrics, batch.count, &result);
-	advance(engine, &batch, &result);
+	if (err == -ENODEV || of_one_slot(engine, &batch))
+		fail_batch(engine, &batch, err);
+	else
+		run_alone(engine, &batch);
 }
 
 /* False: time to end. */

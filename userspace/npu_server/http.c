@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "log.h"
+#include "metrics_page.h"
 
 #define BODY_LIMIT		(8u << 20)
 #define CONNECTION_LIMIT	512
@@ -371,24 +372,17 @@ static enum MHD_Result handle_metrics(struct http_server *server,
 				      struct MHD_Connection *connection,
 				      struct exchange *exchange)
 {
-	struct npu_device_info device;
-	struct npu_router_stats router;
-	struct npu_model_info model;
-	struct engine_state engine;
 	struct api_error error;
+	char *page;
 
 	(void)exchange;
-	if (npu_device_info(server->device, &device) ||
-	    npu_router_stats(server->device, &router)) {
-		api_error_set(&error, 500, NULL, NULL, "%s", npu_error());
-		return reply_error(server, connection, &error);
-	}
-	npu_model_info(server->model, &model);
-	engine_state(server->engine, &engine);
-	return reply(server, connection, MHD_HTTP_OK,
-		     "text/plain; version=0.0.4; charset=utf-8",
-		     metrics_render(server->metrics, &device, &router, &model,
-				    &engine));
+	page = metrics_page(server->metrics, server->device, server->model,
+			    server->engine);
+	if (page)
+		return reply(server, connection, MHD_HTTP_OK,
+			     "text/plain; version=0.0.4; charset=utf-8", page);
+	api_error_set(&error, 500, NULL, NULL, "no figures: %s", npu_error());
+	return reply_error(server, connection, &error);
 }
 
 typedef char *(*text_fn)(const char *body, size_t bytes,

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "engine.h"
+#include "expert_report.h"
 #include "http.h"
 #include "log.h"
 #include "metrics.h"
@@ -27,30 +28,35 @@ struct server {
 };
 
 static volatile sig_atomic_t stop_signal;
+static volatile sig_atomic_t report_wanted;
 
 static void on_signal(int number)
 {
-	stop_signal = number;
+	if (number == SIGUSR1)
+		report_wanted = 1;
+	else
+		stop_signal = number;
 }
 
 /*
- * SIGTERM and SIGINT stay blocked, in all threads, but for where the main
- * thread waits: none is lost, and no call is interrupted half-way.
+ * They stay blocked, in all threads, but for where the main thread waits: none
+ * is lost, and no call is interrupted half-way.
  */
 static void catch_signals(sigset_t *outside)
 {
+	static const int numbers[] = { SIGTERM, SIGINT, SIGUSR1 };
 	const struct sigaction action = { .sa_handler = on_signal };
 	sigset_t ours;
 
-	sigaction(SIGTERM, &action, NULL);
-	sigaction(SIGINT, &action, NULL);
-	signal(SIGPIPE, SIG_IGN);
 	sigemptyset(&ours);
-	sigaddset(&ours, SIGTERM);
-	sigaddset(&ours, SIGINT);
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+		sigaction(numbers[i], &action, NULL);
+		sigaddset(&ours, numbers[i]);
+	}
+	signal(SIGPIPE, SIG_IGN);
 	pthread_sigmask(SIG_BLOCK, &ours, outside);
-	sigdelset(outside, SIGTERM);
-	sigdelset(outside, SIGINT);
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+		sigdelset(outside, numbers[i]);
 }
 
 static bool stop_pending(void)
@@ -97,11 +103,6 @@ static int configure_router(struct server *server)
 
 	if (npu_router_set(server->device, policy))
 		return fail("expert-router cache");
-	if (o->preload_threshold > 0 &&
-	    npu_router_set_threshold(server->device,
-				     (uint32_t)(o->preload_threshold * 1000 +
-						0.5)))
-		return fail("prefetch threshold");
 	return 0;
 }
 
@@ -130,6 +131,10 @@ static int load(struct server *server)
 		.experts_on_demand = o->experts_on_demand,
 		.expert_budget = o->expert_budget,
 		.kv_q8_0 = !strcmp(o->kv_cache_type, "q8_0"),
+		.prefetch_permille = o->preload_threshold,
+		.prefetch_low = o->dynamic_threshold.low,
+		.prefetch_high = o->dynamic_threshold.high,
+		.expert_fallback = o->expert_fallback,
 		.preload_config = o->config,
 		.private_pool = !strcmp(o->pool, "private"),
 	};
@@ -171,15 +176,49 @@ static void log_experts(const struct npu_model *model)
 {
 	struct npu_model_info info;
 
-	if (!model)
-		return;
 	npu_model_info(model, &info);
-	if (info.expert_faults)
-		log_info("experts: %" PRIu64 " faults, %" PRIu64 " loaded (%.1f MB read), %" PRIu64 " evicted, jobs waited %.3f s",
-			 info.expert_faults, info.expert_loads,
-			 (double)info.expert_bytes_read * 1e-6,
-			 info.expert_evictions,
-			 (double)info.expert_stall_ns * 1e-9);
+	if (!info.expert_uses && !info.expert_faults)
+		return;
+	log_info("experts: %" PRIu64 " faults in %" PRIu64 " uses, %" PRIu64 " loaded (%.1f MB read), %" PRIu64 " evicted, jobs waited %.3f s",
+		 info.expert_faults, info.expert_uses, info.expert_loads,
+		 (double)info.expert_bytes_read * 1e-6, info.expert_evictions,
+		 (double)info.expert_stall_ns * 1e-9);
+	if (info.expert_hints)
+		log_info("experts: %" PRIu64 " asked for ahead, %" PRIu64 " read for it, %" PRIu64 " of them used",
+			 info.expert_hints, info.expert_prefetches,
+			 info.expert_prefetches_used);
+	if (info.expert_fallbacks)
+		log_info("experts: %" PRIu64 " times a copy of lower precision stood in",
+			 info.expert_fallbacks);
+}
+
+static void report_experts(const struct server *server)
+{
+	const char *path = server->options.expert_report;
+	struct metrics_figures figures;
+	int err;
+
+	if (!path)
+		return;
+	metrics_read(server->metrics, &figures);
+	err = npu_expert_report_write(server->model, figures.step_tokens, path);
+	if (err)
+		log_error("cannot write the expert report %s: %s", path,
+			  strerror(-err));
+	else
+		log_info("expert report written to %s", path);
+}
+
+/* Until a signal says that it is enough. */
+static void serve(const struct server *server, const sigset_t *outside)
+{
+	while (!stop_signal) {
+		sigsuspend(outside);
+		if (report_wanted)
+			report_experts(server);
+		report_wanted = 0;
+	}
+	log_info("ending on signal %d", (int)stop_signal);
 }
 
 static int start(struct server *server)
@@ -224,9 +263,12 @@ static void stop(struct server *server)
 			    (int)server->options.grace_seconds * 1000);
 	if (server->http)
 		http_stop(server->http);
+	if (server->engine) {
+		log_experts(server->model);
+		report_experts(server);
+	}
 	engine_destroy(server->engine);
 	metrics_destroy(server->metrics);
-	log_experts(server->model);
 	npu_model_free(server->model);
 	npu_pool_close(server->pool);
 	npu_device_close(server->device);
@@ -256,6 +298,12 @@ static int check_options(const struct options *o)
 			o->pool);
 		return -1;
 	}
+	if (o->preload_threshold == NPU_PREFETCH_OFF &&
+	    o->dynamic_threshold.low) {
+		fprintf(stderr,
+			"npu_server: with npu-expert-preload-threshold off there is nothing for dynamic-expert-threshold to move; leave one of them out\n");
+		return -1;
+	}
 	log_set_level((enum log_level)level);
 	return 0;
 }
@@ -279,9 +327,7 @@ int main(int argc, char **argv)
 	if (!ret)
 		ret = start(&server);
 	if (!ret) {
-		while (!stop_signal)
-			sigsuspend(&outside);
-		log_info("ending on signal %d", (int)stop_signal);
+		serve(&server, &outside);
 	} else if (stop_pending()) {
 		log_info("ending on a signal");
 		ret = 0;

@@ -11,7 +11,7 @@ _npu_server()
 		mapfile -t COMPREPLY < <(compgen -f -X '!*.npu' -- "$word"
 					 compgen -d -- "$word")
 		;;
-	--config|--conf)
+	--config|--conf|--npu-expert-report)
 		mapfile -t COMPREPLY < <(compgen -f -- "$word")
 		;;
 	--kv-cache-type)
@@ -26,14 +26,19 @@ _npu_server()
 		;;
 	--host|--npu-device-id|--max-*|--queue|--temperature|--api-key|--grace)
 		;;
-	--npu-expert-preload-threshold|--expert-budget)
+	--npu-expert-preload-threshold)
+		mapfile -t COMPREPLY < <(compgen -W 'off' -- "$word")
+		;;
+	--dynamic-expert-threshold|--expert-budget)
 		;;
 	*)
 		mapfile -t COMPREPLY < <(compgen -W '--model --config --host
 			--npu-device-id --max-concurrent --max-seq-len --queue
 			--max-tokens --temperature --kv-cache-type
 			--pool --npu-disable-expert-cache
-			--npu-expert-preload-threshold --npu-experts-on-demand
+			--npu-expert-preload-threshold
+			--dynamic-expert-threshold --npu-experts-on-demand
+			--npu-expert-fallback --npu-expert-report
 			--expert-budget --api-key --grace --log-level --conf --help
 			--version' -- "$word")
 		;;

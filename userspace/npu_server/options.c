@@ -9,10 +9,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "chance.h"
 #include "conf.h"
 #include "size.h"
 
-enum kind { KIND_STRING, KIND_COUNT, KIND_FRACTION, KIND_SIZE, KIND_FLAG };
+enum kind {
+	KIND_STRING,
+	KIND_COUNT,
+	KIND_FRACTION,
+	KIND_SIZE,
+	KIND_CHANCE,
+	KIND_CHANCES,
+	KIND_FLAG,
+};
 
 struct option_row {
 	const char *name;
@@ -51,12 +60,18 @@ static const struct option_row rows[] = {
 	    "memory: a preallocated pool if one has room, its own, or that [auto]"),
 	ROW("npu-disable-expert-cache", KIND_FLAG, disable_expert_cache, 0, 0,
 	    NULL, "run with the expert-router cache off"),
-	ROW("npu-expert-preload-threshold", KIND_FRACTION, preload_threshold,
-	    0, 1, "P", "prefetch experts of at least this probability"),
+	ROW("npu-expert-preload-threshold", KIND_CHANCE, preload_threshold,
+	    0, 0, "P|off", "read experts ahead that are this likely [0.85]"),
+	ROW("dynamic-expert-threshold", KIND_CHANCES, dynamic_threshold, 0, 0,
+	    "LOW,HIGH", "let that move between these, as it does good"),
 	ROW("npu-experts-on-demand", KIND_FLAG, experts_on_demand, 0, 0, NULL,
 	    "load an expert when it is first needed"),
 	ROW("expert-budget", KIND_SIZE, expert_budget, 0, 0, "SIZE",
 	    "memory for experts, which then come and go [room for all]"),
+	ROW("npu-expert-fallback", KIND_FLAG, expert_fallback, 0, 0, NULL,
+	    "use a missing expert's copy of lower precision; answers may vary"),
+	ROW("npu-expert-report", KIND_STRING, expert_report, 0, 0, "FILE",
+	    "write how much experts were used, at the end and upon SIGUSR1"),
 	ROW("api-key", KIND_STRING, api_key, 0, 0, "KEY",
 	    "ask for this bearer token"),
 	ROW("grace", KIND_COUNT, grace_seconds, 0, 3600, "SECONDS",
@@ -127,24 +142,73 @@ static int set_size(struct options *options, const struct option_row *row,
 	return -1;
 }
 
+static int set_chance(struct options *options, const struct option_row *row,
+		      const char *value, const char *where)
+{
+	uint32_t *field = (uint32_t *)((char *)options + row->offset);
+
+	if (!strcmp(value, "off")) {
+		*field = NPU_PREFETCH_OFF;
+		return 0;
+	}
+	if (!npu_chance_parse(value, field))
+		return 0;
+	fprintf(stderr,
+		"npu_server: %s: %s must be a number from 0 to 1, or off, not '%s'\n",
+		where, row->name, value);
+	return -1;
+}
+
+static int set_chances(struct options *options, const struct option_row *row,
+		       const char *value, const char *where)
+{
+	struct chance_range *field =
+		(struct chance_range *)((char *)options + row->offset);
+
+	if (!npu_chances_parse(value, &field->low, &field->high))
+		return 0;
+	fprintf(stderr,
+		"npu_server: %s: %s must be two numbers from 0 to 1, the lower one first, such as 0.3,0.7, not '%s'\n",
+		where, row->name, value);
+	return -1;
+}
+
+static int set_string(struct options *options, const struct option_row *row,
+		      const char *value, const char *where)
+{
+	char **field = (char **)((char *)options + row->offset);
+
+	free(*field);
+	*field = strdup(value);
+	return *field ? 0 : -1;
+}
+
+static int set_flag(struct options *options, const struct option_row *row,
+		    const char *value, const char *where)
+{
+	bool *field = (bool *)((char *)options + row->offset);
+
+	*field = !value || (strcmp(value, "0") && strcmp(value, "no") &&
+			    strcmp(value, "false"));
+	return 0;
+}
+
 static int set_row(struct options *options, const struct option_row *row,
 		   const char *value, const char *where)
 {
-	void *field = (char *)options + row->offset;
+	static int (*const set[])(struct options *options,
+				  const struct option_row *row,
+				  const char *value, const char *where) = {
+		[KIND_STRING] = set_string,
+		[KIND_COUNT] = set_number,
+		[KIND_FRACTION] = set_number,
+		[KIND_SIZE] = set_size,
+		[KIND_CHANCE] = set_chance,
+		[KIND_CHANCES] = set_chances,
+		[KIND_FLAG] = set_flag,
+	};
 
-	if (row->kind == KIND_FLAG) {
-		*(bool *)field = !value || (strcmp(value, "0") &&
-					    strcmp(value, "no") &&
-					    strcmp(value, "false"));
-		return 0;
-	}
-	if (row->kind == KIND_SIZE)
-		return set_size(options, row, value, where);
-	if (row->kind != KIND_STRING)
-		return set_number(options, row, value, where);
-	free(*(char **)field);
-	*(char **)field = strdup(value);
-	return *(char **)field ? 0 : -1;
+	return set[row->kind](options, row, value, where);
 }
 
 static int set_key(void *options, const char *key, const char *value,
@@ -256,4 +320,5 @@ void options_release(struct options *options)
 	free(options->log_level);
 	free(options->kv_cache_type);
 	free(options->pool);
+	free(options->expert_report);
 }

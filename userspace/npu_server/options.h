@@ -6,6 +6,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct chance_range {
+	uint32_t low, high;		/* permille */
+};
+
 struct options {
 	char *model;
 	char *config;			/* preload_config.json */
@@ -21,9 +25,12 @@ struct options {
 	uint32_t max_tokens;		/* default of requests, 0: what fits */
 	uint32_t grace_seconds;
 	double temperature;		/* default of requests */
-	double preload_threshold;	/* 0: leave the device's */
+	uint32_t preload_threshold;	/* permille, 0: libnpu's own */
+	struct chance_range dynamic_threshold;	/* 0: it does not move */
+	char *expert_report;
 	bool disable_expert_cache;
 	bool experts_on_demand;
+	bool expert_fallback;
 	uint64_t expert_budget;		/* bytes, 0: room for all */
 };
 

@@ -15,6 +15,8 @@
 #include <yyjson.h>
 
 #include <npu/npu.h>
+#include "chance.h"
+#include "expert_report.h"
 #include "size.h"
 
 static const char usage[] =
@@ -35,7 +37,10 @@ static const char usage[] =
 	"  -B, --expert-budget S   memory for experts, \"512M\"; they come and go\n"
 	"  -c, --preload-config F  preload_config.json\n"
 	"  -R, --router POLICY     off, lru or priority-lru\n"
-	"  -T, --threshold X       prefetch threshold of the router, 0 to 1\n"
+	"  -T, --threshold X       read experts ahead that are this likely, 0 to 1\n"
+	"                          (0.85), or \"off\"; \"0.3,0.7\": it moves between\n"
+	"  -F, --fallback          use a missing expert's copy of lower precision\n"
+	"  -U, --expert-use FILE   write how many tokens each expert worked on\n"
 	"  -L, --logits FILE       write logits of all prompt positions as F32\n"
 	"  -j, --json              print one JSON object instead\n"
 	"  -q, --quiet             no figures\n"
@@ -43,9 +48,9 @@ static const char usage[] =
 	"  -V, --version           version of libnpu\n";
 
 struct options {
-	const char *model, *prompt, *tokens, *system, *logits;
+	const char *model, *prompt, *tokens, *system, *logits, *expert_use;
 	bool raw, ignore_eos, json, quiet;
-	int device, router, threshold;
+	int device, router;
 	uint32_t max_tokens, batch;
 	struct npu_model_options load;
 };
@@ -67,6 +72,7 @@ struct run {
 	bool stopped;		/* by an end-of-sequence token */
 	uint64_t prefill_ns, decode_ns;		/* wall clock */
 	uint64_t prefill_device_ns, decode_device_ns;
+	uint64_t step_tokens;
 	uint64_t hits, misses, faults;
 };
 
@@ -113,16 +119,18 @@ static int choice(const char *text, const char *name, const char *const *names)
 	exit(2);
 }
 
-static int permille(const char *text)
+static void set_threshold(struct npu_model_options *load, const char *text)
 {
-	char *end;
-	double x = strtod(text, &end);
-
-	if (*text && !*end && x >= 0 && x <= 1)
-		return (int)(x * 1000 + 0.5);
-	fprintf(stderr, "npu_run: --threshold is not a number from 0 to 1: %s\n",
-		text);
-	exit(2);
+	if (!strcmp(text, "off"))
+		load->prefetch_permille = NPU_PREFETCH_OFF;
+	else if (npu_chance_parse(text, &load->prefetch_permille) &&
+		 npu_chances_parse(text, &load->prefetch_low,
+				   &load->prefetch_high)) {
+		fprintf(stderr,
+			"npu_run: --threshold is neither a number from 0 to 1, nor two such as 0.3,0.7, nor off: %s\n",
+			text);
+		exit(2);
+	}
 }
 
 static uint64_t size(const char *text, const char *name)
@@ -157,7 +165,9 @@ static void set_option(struct options *o, int c)
 	case 'B': o->load.expert_budget = size(optarg, "expert-budget"); break;
 	case 'c': o->load.preload_config = optarg; break;
 	case 'R': o->router = choice(optarg, "router", policies); break;
-	case 'T': o->threshold = permille(optarg); break;
+	case 'T': set_threshold(&o->load, optarg); break;
+	case 'F': o->load.expert_fallback = true; break;
+	case 'U': o->expert_use = optarg; break;
 	case 'L': o->logits = optarg; break;
 	case 'j': o->json = true; break;
 	case 'q': o->quiet = true; break;
@@ -191,6 +201,8 @@ static void parse_options(struct options *o, int argc, char **argv)
 		{ "preload-config", required_argument, NULL, 'c' },
 		{ "router", required_argument, NULL, 'R' },
 		{ "threshold", required_argument, NULL, 'T' },
+		{ "fallback", no_argument, NULL, 'F' },
+		{ "expert-use", required_argument, NULL, 'U' },
 		{ "logits", required_argument, NULL, 'L' },
 		{ "json", no_argument, NULL, 'j' },
 		{ "quiet", no_argument, NULL, 'q' },
@@ -202,12 +214,12 @@ static void parse_options(struct options *o, int argc, char **argv)
 
 	*o = (struct options){
 		.router = -1,
-		.threshold = -1,
 		.max_tokens = 128,
 		.load.size = sizeof(o->load),
 	};
-	while ((c = getopt_long(argc, argv, "p:t:s:rn:ed:l:k:b:oB:c:R:T:L:jqhV",
-				names, NULL)) != -1)
+	while ((c = getopt_long(argc, argv,
+				"p:t:s:rn:ed:l:k:b:oB:c:R:T:FU:L:jqhV", names,
+				NULL)) != -1)
 		set_option(o, c);
 	if (optind + 1 != argc) {
 		complain(optind == argc ? "which model? Try npu_run --help" :
@@ -305,6 +317,7 @@ static int run_step(struct run *r, const struct npu_step_token *tokens,
 {
 	if (npu_model_step(r->model, tokens, count, result))
 		return complain(npu_error());
+	r->step_tokens += count;
 	r->hits += result->router_hits;
 	r->misses += result->router_misses;
 	r->faults += result->expert_faults;
@@ -498,16 +511,20 @@ static void print_figures(const struct run *r)
 		"prompt %" PRIu32 " tokens: %.1f ms, device %.3f ms\n"
 		"answer %" PRIu32 " tokens: %.1f ms each, device %.3f ms each\n"
 		"router hits %" PRIu64 ", misses %" PRIu64 ", expert faults %" PRIu64 "\n"
-		"experts loaded %" PRIu64 " (%.1f MiB), evicted %" PRIu64 ", waited for %.1f ms\n",
+		"experts used %" PRIu64 ", there at once %" PRIu64 "; loaded %" PRIu64 " (%.1f MiB), evicted %" PRIu64 ", waited for %.1f ms\n"
+		"experts asked for ahead %" PRIu64 ", read for it %" PRIu64 ", of them used %" PRIu64 "; copies stood in %" PRIu64 " times\n",
 		r->info.name, r->info.quantization, ms(r->info.load_ns),
 		(double)r->info.pool_bytes / (1 << 20),
 		r->info.experts_resident,
 		r->info.expert_layers * r->info.experts, r->prompt.count,
 		ms(r->prefill_ns), ms(r->prefill_device_ns), r->answer.count,
 		per_step(r, r->decode_ns), per_step(r, r->decode_device_ns),
-		r->hits, r->misses, r->faults, r->info.expert_loads,
+		r->hits, r->misses, r->faults, r->info.expert_uses,
+		r->info.expert_hits, r->info.expert_loads,
 		(double)r->info.expert_bytes_read / (1 << 20),
-		r->info.expert_evictions, ms(r->info.expert_stall_ns));
+		r->info.expert_evictions, ms(r->info.expert_stall_ns),
+		r->info.expert_hints, r->info.expert_prefetches,
+		r->info.expert_prefetches_used, r->info.expert_fallbacks);
 }
 
 static void add_ids(yyjson_mut_doc *doc, yyjson_mut_val *root, const char *key,
@@ -521,8 +538,8 @@ static void add_ids(yyjson_mut_doc *doc, yyjson_mut_val *root, const char *key,
 	yyjson_mut_obj_add_val(doc, root, key, list);
 }
 
-static void add_figures(yyjson_mut_doc *doc, yyjson_mut_val *root,
-			const struct run *r)
+static void add_times(yyjson_mut_doc *doc, yyjson_mut_val *root,
+		      const struct run *r)
 {
 	yyjson_mut_obj_add_real(doc, root, "load_ms", ms(r->info.load_ns));
 	yyjson_mut_obj_add_real(doc, root, "prefill_ms", ms(r->prefill_ns));
@@ -532,20 +549,37 @@ static void add_figures(yyjson_mut_doc *doc, yyjson_mut_val *root,
 				per_step(r, r->decode_ns));
 	yyjson_mut_obj_add_real(doc, root, "decode_device_ms",
 				per_step(r, r->decode_device_ns));
-	yyjson_mut_obj_add_uint(doc, root, "pool_bytes", r->info.pool_bytes);
-	yyjson_mut_obj_add_uint(doc, root, "experts_resident",
-				r->info.experts_resident);
-	yyjson_mut_obj_add_uint(doc, root, "router_hits", r->hits);
-	yyjson_mut_obj_add_uint(doc, root, "router_misses", r->misses);
-	yyjson_mut_obj_add_uint(doc, root, "expert_faults", r->faults);
-	yyjson_mut_obj_add_uint(doc, root, "expert_loads",
-				r->info.expert_loads);
-	yyjson_mut_obj_add_uint(doc, root, "expert_evictions",
-				r->info.expert_evictions);
-	yyjson_mut_obj_add_uint(doc, root, "expert_bytes_read",
-				r->info.expert_bytes_read);
 	yyjson_mut_obj_add_real(doc, root, "expert_stall_ms",
 				ms(r->info.expert_stall_ns));
+}
+
+static void add_counts(yyjson_mut_doc *doc, yyjson_mut_val *root,
+		       const struct run *r)
+{
+	const struct npu_model_info *info = &r->info;
+	const struct {
+		const char *name;
+		uint64_t value;
+	} counts[] = {
+		{ "pool_bytes", info->pool_bytes },
+		{ "experts_resident", info->experts_resident },
+		{ "router_hits", r->hits },
+		{ "router_misses", r->misses },
+		{ "expert_faults", r->faults },
+		{ "expert_loads", info->expert_loads },
+		{ "expert_evictions", info->expert_evictions },
+		{ "expert_bytes_read", info->expert_bytes_read },
+		{ "expert_uses", info->expert_uses },
+		{ "expert_hits", info->expert_hits },
+		{ "expert_hints", info->expert_hints },
+		{ "expert_prefetches", info->expert_prefetches },
+		{ "expert_prefetches_used", info->expert_prefetches_used },
+		{ "expert_fallbacks", info->expert_fallbacks },
+	};
+
+	for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
+		yyjson_mut_obj_add_uint(doc, root, counts[i].name,
+					counts[i].value);
 }
 
 static int print_json(const struct run *r)
@@ -564,7 +598,8 @@ static int print_json(const struct run *r)
 			       r->stopped ? "stop" : "length");
 	add_ids(doc, root, "prompt_tokens", &r->prompt);
 	add_ids(doc, root, "tokens", &r->answer);
-	add_figures(doc, root, r);
+	add_times(doc, root, r);
+	add_counts(doc, root, r);
 	/* The last token may have cut a character. */
 	json = yyjson_mut_write(doc, YYJSON_WRITE_PRETTY |
 				YYJSON_WRITE_ALLOW_INVALID_UNICODE, NULL);
@@ -582,10 +617,22 @@ static int set_router(struct run *r)
 	if (o->router >= 0 &&
 	    npu_router_set(r->device, (enum npu_router_policy)o->router))
 		return complain(npu_error());
-	if (o->threshold >= 0 &&
-	    npu_router_set_threshold(r->device, (uint32_t)o->threshold))
-		return complain(npu_error());
 	return 0;
+}
+
+static int write_expert_use(const struct run *r)
+{
+	const char *path = r->options->expert_use;
+	int err;
+
+	if (!path)
+		return 0;
+	err = npu_expert_report_write(r->model, r->step_tokens, path);
+	if (!err)
+		return 0;
+	fprintf(stderr, "npu_run: cannot write %s: %s\n", path,
+		strerror(-err));
+	return err;
 }
 
 static int run(struct run *r)
@@ -604,6 +651,8 @@ static int run(struct run *r)
 	ret = make_prompt(r);
 	if (!ret)
 		ret = generate(r);
+	if (!ret)
+		ret = write_expert_use(r);
 	npu_model_info(r->model, &r->info);
 	if (!o->json)
 		printf("\n");

@@ -2,9 +2,11 @@
 /*
  * libnpu without a device, to test the server's own half: HTTP, batching,
  * cancellation, limits. The model is an echo: tokens are bytes, and an answer
- * repeats the prompt. Two of its words change that, wherever they stand in the
- * prompt: "!loop" never ends, "!fail" makes every step that it is in fail. The
- * tokenizer has a token for DEL that the model has not.
+ * repeats the prompt. Some words change that, wherever they stand in the prompt:
+ * "!loop" never ends, "!fail" makes every step that it is in fail, "!late" those
+ * after some tokens of the answer, and "!gone" takes the device away. The
+ * tokenizer has a token for DEL that the model has not. A token's expert is its
+ * number's lowest bits.
  * FAKE_STEP_MS in the environment makes a step take so long, FAKE_LOAD_MS
  * loading.
  */
@@ -19,6 +21,10 @@
 #define EOS	256
 #define TILE	64
 #define OUTS	16
+#define LAYERS	2
+#define EXPERTS	4
+/* Tokens of the answer to "!late". */
+#define LATE	4
 
 struct npu_device {
 	int unused;
@@ -37,6 +43,9 @@ struct slot {
 struct npu_model {
 	struct npu_tokenizer tokenizer;
 	uint32_t slots, max_seq;
+	uint32_t permille;	/* threshold for reading ahead */
+	bool fallback, gone;
+	uint64_t uses[LAYERS * EXPERTS];
 	struct slot *slot;
 	float logits[OUTS][VOCAB];
 };
@@ -82,15 +91,25 @@ int npu_router_set(struct npu_device *device, enum npu_router_policy policy)
 	return 0;
 }
 
-int npu_router_set_threshold(struct npu_device *device, uint32_t permille)
-{
-	return 0;
-}
-
 int npu_router_stats(struct npu_device *device, struct npu_router_stats *stats)
 {
 	*stats = (struct npu_router_stats){ 0 };
 	return 0;
+}
+
+int npu_layer_stats(struct npu_device *device, struct npu_layer_stats *stats,
+		    size_t max)
+{
+	for (uint32_t i = 0; i < LAYERS && i < max; i++)
+		stats[i] = (struct npu_layer_stats){
+			.hits = 30 + i * 10,
+			.misses = 10 + i * 10,
+			.evictions = 5,
+			.faults = i,
+			.sram_hits = 4,
+			.prefetches = 7,
+		};
+	return LAYERS;
 }
 
 int npu_pool_open(struct npu_device *device, uint32_t id,
@@ -101,6 +120,23 @@ int npu_pool_open(struct npu_device *device, uint32_t id,
 
 void npu_pool_close(struct npu_pool *pool)
 {
+}
+
+static uint32_t clamp(uint32_t n, uint32_t low, uint32_t high)
+{
+	return n < low ? low : n > high ? high : n;
+}
+
+static uint32_t threshold(const struct npu_model_options *options)
+{
+	uint32_t permille = options->prefetch_permille;
+
+	if (!permille)
+		permille = NPU_PREFETCH_DEFAULT;
+	if (options->prefetch_high)
+		permille = clamp(permille, options->prefetch_low,
+				 options->prefetch_high);
+	return permille;
 }
 
 static int pass_time(const struct npu_model_options *options)
@@ -129,6 +165,8 @@ int npu_model_load(struct npu_device *device, const char *path,
 	if (!model)
 		return fail(-ENOMEM, "out of memory");
 	model->slots = options->slots;
+	model->permille = threshold(options);
+	model->fallback = options->expert_fallback;
 	model->max_seq = options->max_seq ? options->max_seq : 2048;
 	model->slot = calloc(model->slots, sizeof(*model->slot));
 	for (uint32_t i = 0; i < model->slots; i++)
@@ -162,7 +200,27 @@ void npu_model_info(const struct npu_model *model, struct npu_model_info *info)
 		.max_out = OUTS,
 		.eos_tokens = { EOS },
 		.eos_count = 1,
+		.expert_layers = LAYERS,
+		.experts = EXPERTS,
+		.expert_uses = 100,
+		.expert_hits = 80,
+		.expert_faults = 20,
+		.expert_waits = 15,
+		.expert_hints = 9,
+		.expert_prefetches = 8,
+		.expert_prefetches_used = 6,
+		.expert_fallbacks = model->fallback ? 20 : 0,
+		.expert_stall_ns = 2500000000,
+		.prefetch_permille = model->permille,
 	};
+}
+
+size_t npu_model_expert_use(const struct npu_model *model, uint64_t *uses,
+			    size_t max)
+{
+	for (size_t i = 0; i < LAYERS * EXPERTS && i < max; i++)
+		uses[i] = model->uses[i];
+	return LAYERS * EXPERTS;
 }
 
 const struct npu_tokenizer *npu_model_tokenizer(const struct npu_model *model)
@@ -243,41 +301,84 @@ static int check(const struct npu_model *model,
 	return 0;
 }
 
-int npu_model_step(struct npu_model *model, const struct npu_step_token *tokens,
-		   uint32_t count, struct npu_step_result *result)
+/* Puts one more into the cache. */
+static void push(struct slot *slot, const struct npu_step_token *token)
 {
-	const char *ms = getenv("FAKE_STEP_MS");
-	uint32_t outs = 0;
-	bool failing = false;
+	if (!token->position)
+		slot->count = slot->prompt = 0;
+	slot->tokens[slot->count++] = token->token;
+}
 
-	if (ms)
-		nanosleep(&(struct timespec){ .tv_nsec = atol(ms) * 1000000 },
-			  NULL);
+static bool failing(const struct slot *slot)
+{
+	return says(slot, "!fail") ||
+	       (says(slot, "!late") && slot->prompt &&
+		slot->count >= slot->prompt + LATE);
+}
+
+static int run(struct npu_model *model, const struct npu_step_token *tokens,
+	       uint32_t count, uint32_t *outs)
+{
+	bool fails = false;
+
 	for (uint32_t i = 0; i < count; i++) {
 		struct slot *slot = &model->slot[tokens[i].slot];
 		int err = check(model, &tokens[i]);
 
 		if (err)
 			return err;
-		if (!tokens[i].position)
-			slot->count = slot->prompt = 0;
-		slot->tokens[slot->count++] = tokens[i].token;
-		failing |= says(slot, "!fail");
+		push(slot, &tokens[i]);
+		fails |= failing(slot);
+		model->gone |= says(slot, "!gone");
 		if (!tokens[i].out)
 			continue;
-		if (outs == OUTS)
+		if (*outs == OUTS)
 			return fail(-EINVAL, "too many rows asked for");
-		memset(model->logits[outs], 0, sizeof(model->logits[outs]));
-		model->logits[outs++][next(slot)] = 30;
+		memset(model->logits[*outs], 0, sizeof(model->logits[*outs]));
+		model->logits[(*outs)++][next(slot)] = 30;
 	}
-	if (failing)
-		return fail(-EIO, "job failed: MMU_PAGE_FAULT at command 3");
+	if (model->gone)
+		return fail(-ENODEV, "the device is gone");
+	return fails ? fail(-EIO, "section EXPERT 1/3: cannot read it") : 0;
+}
+
+/* Nothing of a step that failed counts. */
+static void undo(struct npu_model *model, const struct npu_step_token *tokens,
+		 uint32_t count)
+{
+	while (count--)
+		model->slot[tokens[count].slot].count = tokens[count].position;
+}
+
+static void count_uses(struct npu_model *model,
+		       const struct npu_step_token *tokens, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++)
+		for (uint32_t layer = 0; layer < LAYERS; layer++)
+			model->uses[layer * EXPERTS +
+				    (uint32_t)tokens[i].token % EXPERTS]++;
+}
+
+int npu_model_step(struct npu_model *model, const struct npu_step_token *tokens,
+		   uint32_t count, struct npu_step_result *result)
+{
+	const char *ms = getenv("FAKE_STEP_MS");
+	uint32_t outs = 0;
+	int err;
+
+	if (ms)
+		nanosleep(&(struct timespec){ .tv_nsec = atol(ms) * 1000000 },
+			  NULL);
+	err = run(model, tokens, count, &outs);
+	if (err) {
+		undo(model, tokens, count);
+		return err;
+	}
+	count_uses(model, tokens, count);
 	*result = (struct npu_step_result){
 		.logits = model->logits[0],
 		.out_count = outs,
 		.device_ns = 1000000,
-		.router_hits = 3,
-		.router_misses = 1,
 	};
 	return 0;
 }

@@ -76,12 +76,26 @@ class Server:
             data = json.loads(data)
         return response.status, data, response.headers
 
+    def figures(self):
+        """Those of /metrics by name, labels and all."""
+        page = self.ask("GET", "/metrics")[1].decode()
+        return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2])
+                for line in page.splitlines() if line[0] != "#"}
+
     def complete(self, prompt, **options):
         """A completion that must go well: its choice."""
         status, data, _ = self.ask("POST", "/v1/completions",
                                    {"prompt": prompt, **options})
         assert status == 200, data
         return data["choices"][0]
+
+    def wait_for(self, name, least):
+        """Until a figure of /metrics is so large."""
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end:
+            if self.figures()[name] >= least:
+                return True
+        return False
 
     def wait_idle(self, busy=0, queued=0):
         """Until /health reports these numbers."""
@@ -335,10 +349,34 @@ class Answers(unittest.TestCase):
         lines = dict(line.rsplit(" ", 1) for line in
                      data.decode().splitlines() if line[0] != "#")
         self.assertEqual(float(lines["npu_temperature_celsius"]), 41.5)
-        self.assertEqual(float(lines["npu_router_cache_hit_ratio"]), 0.75)
+        self.assertEqual(float(lines["npu_router_cache_hit_ratio"]), 0.7)
         self.assertGreaterEqual(int(lines["npu_generated_tokens_total"]), 3)
         self.assertAlmostEqual(
             float(lines["npu_device_tokens_per_second"]), 2 / 0.003, 2)
+
+    def test_expert_figures(self):
+        """Of experts: libnpu's, and sums over the layers."""
+        figures = self.server.figures()
+        for name, want in (("npu_expert_uses_total", 100),
+                           ("npu_expert_hits_total", 80),
+                           ("npu_expert_hit_ratio", 0.8),
+                           ("npu_expert_missed_total", 20),
+                           ("npu_expert_waits_total", 15),
+                           ("npu_expert_hints_total", 9),
+                           ("npu_expert_prefetches_total", 8),
+                           ("npu_expert_prefetches_used_total", 6),
+                           ("npu_expert_fallbacks_total", 0),
+                           ("npu_expert_stall_seconds_total", 2.5),
+                           ("npu_expert_prefetch_threshold", 0.85),
+                           ("npu_router_cache_hits_total", 70),
+                           ("npu_router_cache_misses_total", 30),
+                           ("npu_router_cache_evictions_total", 10),
+                           ("npu_expert_sram_hits_total", 8),
+                           ("npu_expert_sram_prefetches_total", 14),
+                           ('npu_expert_layer_missed_total{layer="1"}', 1),
+                           ('npu_router_cache_layer_misses_total{layer="0"}',
+                            10)):
+            self.assertEqual(figures[name], want, name)
 
     def test_tokens(self):
         """/tokenize and /detokenize undo each other."""
@@ -354,8 +392,20 @@ class Answers(unittest.TestCase):
         status, data, _ = self.server.ask("POST", "/v1/completions",
                                           {"prompt": "!fail"})
         self.assertEqual(status, 500)
-        self.assertIn("MMU_PAGE_FAULT", data["error"]["message"])
+        self.assertIn("EXPERT 1/3", data["error"]["message"])
         self.assertEqual(self.server.complete("fine")["text"], "fine")
+
+    def test_failed_stream(self):
+        """One that fails midway ends its stream with an error event."""
+        connection = self.server.connect()
+        connection.request("POST", "/v1/completions", json.dumps(
+            {"prompt": "!late or never", "stream": True}))
+        got = [json.loads(event) for event in
+               events(connection.getresponse())]
+        connection.close()
+        self.assertEqual("".join(e["choices"][0]["text"] for e in got[:-1]),
+                         "!late or never"[:4])
+        self.assertIn("EXPERT 1/3", got[-1]["error"]["message"])
 
 
 class Load(unittest.TestCase):
@@ -377,6 +427,55 @@ class Load(unittest.TestCase):
             for thread in threads:
                 thread.join()
             self.assertEqual(got, texts)
+        self.assertEqual(server.status, 0, server.log)
+
+    def beside(self, server, prompt, count=2):
+        """Ask for a prompt while others answer: its end, and theirs."""
+        begun = server.figures()["npu_generated_tokens_total"]
+        texts = [f"answer {i} " * 30 for i in range(count)]
+        got = [None] * count
+
+        def one(i):
+            got[i] = server.ask("POST", "/v1/completions",
+                                {"prompt": texts[i]})[:2]
+
+        threads = [threading.Thread(target=one, args=(i,))
+                   for i in range(count)]
+        for thread in threads:
+            thread.start()
+        # Prompts take turns; so many tokens are more than one of them's.
+        self.assertTrue(server.wait_for("npu_generated_tokens_total",
+                                        begun + 20 * count))
+        status, data, _ = server.ask("POST", "/v1/completions",
+                                     {"prompt": prompt})
+        for thread in threads:
+            thread.join()
+        return (status, data), list(zip(texts, got))
+
+    def test_alone(self):
+        """Who makes a shared step fail ends; the others' answers are right."""
+        with Server("--max-concurrent", "3", step_ms=3) as server:
+            for prompt in ("!fail", "!late and on"):
+                (status, data), others = self.beside(server, prompt)
+                self.assertEqual(status, 500)
+                self.assertIn("EXPERT 1/3", data["error"]["message"])
+                for text, (status, data) in others:
+                    self.assertEqual(status, 200, data)
+                    self.assertEqual(data["choices"][0]["text"], text)
+            # Each time the step of three, then the one that is to blame.
+            figures = server.figures()
+            self.assertEqual(figures["npu_steps_failed_total"], 4)
+            self.assertEqual(figures['npu_requests_total{reason="error"}'], 2)
+        self.assertEqual(server.status, 0, server.log)
+
+    def test_gone(self):
+        """Without the device nobody is tried again, and the server stays."""
+        with Server("--max-concurrent", "3", step_ms=3) as server:
+            (status, data), others = self.beside(server, "!gone")
+            for status, data in [(status, data)] + [got for _, got in others]:
+                self.assertEqual(status, 500)
+                self.assertIn("gone", data["error"]["message"])
+            self.assertEqual(server.figures()["npu_steps_failed_total"], 1)
         self.assertEqual(server.status, 0, server.log)
 
     def test_queue(self):
@@ -492,6 +591,55 @@ class Load(unittest.TestCase):
             self.assertEqual(process.wait(PATIENCE), 0)
 
 
+class Report(unittest.TestCase):
+    """--npu-expert-report."""
+
+    @staticmethod
+    def read(path):
+        """Sum of the uses, tokens."""
+        with open(path) as stream:
+            report = json.load(stream)
+        assert report["model"] == "echo"
+        assert len(report["layers"]) == 2
+        assert all(len(layer["use"]) == 4 for layer in report["layers"])
+        uses = [sum(layer["use"]) for layer in report["layers"]]
+        assert uses[0] == uses[1]
+        return uses[0], report["tokens"]
+
+    def test_report(self):
+        """Upon SIGUSR1 and at the end, whole, with the tokens that ran."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "use.json")
+            with Server("--npu-expert-report", path) as server:
+                # The last one of an answer is not run.
+                server.complete("abcd", max_tokens=3)
+                self.assertFalse(os.path.exists(path))
+                server.process.send_signal(signal.SIGUSR1)
+                end = time.monotonic() + PATIENCE
+                while not os.path.exists(path) and time.monotonic() < end:
+                    time.sleep(0.01)
+                self.assertEqual(self.read(path), (6, 6))
+                server.complete("abcd", max_tokens=1)
+            self.assertEqual(server.status, 0, server.log)
+            self.assertEqual(self.read(path), (10, 10))
+            self.assertEqual(os.listdir(folder), ["use.json"])
+
+    def test_nowhere(self):
+        """A file that cannot be written is told, and hurts nobody."""
+        with Server("--npu-expert-report", "/nowhere/use.json") as server:
+            server.process.send_signal(signal.SIGUSR1)
+            self.assertEqual(server.complete("ab")["text"], "ab")
+        self.assertEqual(server.status, 0, server.log)
+        self.assertIn("/nowhere/use.json: No such file", "".join(server.log))
+
+    def test_unasked(self):
+        """SIGUSR1 without a report to write ends nothing."""
+        with Server() as server:
+            server.process.send_signal(signal.SIGUSR1)
+            self.assertEqual(server.complete("ab")["text"], "ab")
+        self.assertEqual(server.status, 0, server.log)
+
+
 class Options(unittest.TestCase):
     """Command line, configuration file, API key."""
 
@@ -527,7 +675,24 @@ class Options(unittest.TestCase):
                                "--host"),
                               (("--model", "m", "--host", "127.0.0.1:-1"),
                                "--host"),
-                              (("--model", "m", "surplus"), "surplus")):
+                              (("--model", "m", "surplus"), "surplus"),
+                              (("--npu-expert-preload-threshold", "1.01"),
+                               "from 0 to 1, or off, not '1.01'"),
+                              (("--npu-expert-preload-threshold", "nan"),
+                               "not 'nan'"),
+                              (("--npu-expert-preload-threshold", "0.5x"),
+                               "not '0.5x'"),
+                              (("--dynamic-expert-threshold", "0.3"),
+                               "the lower one first"),
+                              (("--dynamic-expert-threshold", "0.7,0.3"),
+                               "not '0.7,0.3'"),
+                              (("--dynamic-expert-threshold", "0.3,1.2"),
+                               "not '0.3,1.2'"),
+                              (("--dynamic-expert-threshold", "0.3,"),
+                               "not '0.3,'"),
+                              (("--model", "m", "--dynamic-expert-threshold",
+                                "0.3,0.7", "--npu-expert-preload-threshold",
+                                "off"), "leave one of them out")):
             with self.subTest(options=options):
                 status, _, err = self.run_program(*options)
                 self.assertEqual(status, 1)
@@ -542,6 +707,30 @@ class Options(unittest.TestCase):
             self.assertEqual(status, 1)
             self.assertIn("in use", err)
             self.assertEqual(len(err.splitlines()), 1, err)
+
+    def test_thresholds(self):
+        """What the options for reading ahead come to."""
+        for options, want in (((), 0.85),
+                              (("--npu-expert-preload-threshold", "0.5"), 0.5),
+                              (("--npu-expert-preload-threshold", "1"), 1),
+                              (("--npu-expert-preload-threshold", "0"), 0.001),
+                              (("--npu-expert-preload-threshold", "off"),
+                               float("inf")),
+                              (("--dynamic-expert-threshold", "0.3,0.7"), 0.7),
+                              (("--dynamic-expert-threshold", "0.3,0.7",
+                                "--npu-expert-preload-threshold", ".4"), 0.4)):
+            with self.subTest(options=options), Server(*options) as server:
+                self.assertEqual(
+                    server.figures()["npu_expert_prefetch_threshold"], want)
+        with tempfile.NamedTemporaryFile("w", suffix=".conf") as conf:
+            conf.write("[npu_server]\nnpu-expert-fallback = yes\n"
+                       "dynamic-expert-threshold = 0.2,0.4\n")
+            conf.flush()
+            with Server("--conf", conf.name) as server:
+                figures = server.figures()
+                self.assertEqual(figures["npu_expert_fallbacks_total"], 20)
+                self.assertEqual(figures["npu_expert_prefetch_threshold"],
+                                 0.4)
 
     def test_told_everywhere(self):
         """--help, the man page and the completion name the same options."""
