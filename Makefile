@@ -59,7 +59,7 @@ test-vm: ## ioctl and board tests on the emulated board of ARCH
 test-server: ## Tests of the HTTP server, on the emulated board
 	@$(RUN) tests/run server
 
-bench: ## Benchmarks: emulated arithmetic; pools, next to CMA and memcpy
+bench: ## Benchmarks: experts in device time; pools, next to CMA and memcpy
 	@$(BUILD) host $(guest) modules-$(ARCH) bench-$(ARCH)
 	@$(RUN) tests/run bench
 

@@ -88,7 +88,7 @@ static void render_requests(FILE *out, const struct metrics_figures *m)
 	fprintf(out, "npu_device_seconds_total %.9f\n",
 		(double)m->device_ns * 1e-9);
 	counter(out, "npu_expert_faults_total", m->expert_faults,
-		"Waits of a job for experts that were not resident.");
+		"Times that jobs found an expert absent; one that comes late counts again.");
 	head(out, "npu_first_token_seconds", "summary",
 	     "From arrival to first token.");
 	fprintf(out,
@@ -194,11 +194,11 @@ static void render_layers(FILE *out, const struct figures *f)
 		"Experts that jobs found in the device's SRAM.");
 	counter(out, "npu_expert_sram_prefetches_total", f->sum.prefetches,
 		"Experts copied there ahead of use.");
-	head(out, "npu_expert_layer_missed_total", "counter",
-	     "Experts that jobs waited for, by layer of experts.");
+	head(out, "npu_expert_layer_faults_total", "counter",
+	     "Times that jobs found an expert absent, by layer of experts.");
 	for (uint32_t i = 0; i < count; i++)
 		fprintf(out,
-			"npu_expert_layer_missed_total{layer=\"%u\"} %" PRIu64
+			"npu_expert_layer_faults_total{layer=\"%u\"} %" PRIu64
 			"\n", i, f->layers[i].faults);
 	head(out, "npu_router_cache_layer_misses_total", "counter",
 	     "Misses of this server's jobs, by layer of experts.");

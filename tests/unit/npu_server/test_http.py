@@ -373,7 +373,7 @@ class Answers(unittest.TestCase):
                            ("npu_router_cache_evictions_total", 10),
                            ("npu_expert_sram_hits_total", 8),
                            ("npu_expert_sram_prefetches_total", 14),
-                           ('npu_expert_layer_missed_total{layer="1"}', 1),
+                           ('npu_expert_layer_faults_total{layer="1"}', 1),
                            ('npu_router_cache_layer_misses_total{layer="0"}',
                             10)):
             self.assertEqual(figures[name], want, name)

@@ -88,7 +88,7 @@ int npu_router_stats(struct npu_device *device, struct npu_router_stats *stats);
 struct npu_layer_stats {
 	uint64_t hits, misses;		/* of the router cache */
 	uint64_t evictions, full;
-	uint64_t faults;		/* experts that jobs waited for */
+	uint64_t faults;		/* misses of absent experts, each time */
 	uint64_t sram_hits, prefetches;	/* experts read from SRAM, copied there */
 	uint64_t hints;
 };
