@@ -20,7 +20,6 @@ static void bind_complete(struct residency *r, uint64_t ns)
 {
 	uint32_t k;
 
-	storage_run(&r->storage, ns);
 	while (storage_complete(&r->storage, ns, &k))
 		residency_bind(r, k);
 }
@@ -55,6 +54,24 @@ void residency_begin(struct residency *r, uint32_t tokens)
 	keep_spare(r);
 }
 
+static void give_up(struct residency *r, uint32_t k)
+{
+	storage_cancel(&r->storage, k);
+	npu_places_give(&r->places, k);
+	r->ahead[k] = 0;
+}
+
+/* Guesses of layers before @layer, which the step has passed. */
+static void give_up_passed(struct residency *r, uint32_t layer)
+{
+	struct storage_list *ahead = &r->storage.ahead;
+	uint32_t i;
+
+	for (i = ahead->count; i; i--)
+		if (ahead->reads[i - 1].expert / r->runtime->experts < layer)
+			give_up(r, ahead->reads[i - 1].expert);
+}
+
 /* Read ahead, if that needs nobody to leave. */
 static void hint(struct residency *r, uint32_t k, uint64_t ns)
 {
@@ -83,6 +100,9 @@ void residency_posted(void *user, const struct m6npu_exception *record)
 	struct residency *r = user;
 	uint32_t i, k;
 
+	/* Guesses are of the next layer, and come before this one's experts. */
+	if (record->code == M6NPU_EXC_EXPERT_HINT && record->layer)
+		give_up_passed(r, record->layer - 1);
 	for (i = 0; i < 64; i++) {
 		if (!(record->mask >> i & 1))
 			continue;
@@ -98,24 +118,23 @@ void residency_posted(void *user, const struct m6npu_exception *record)
 /* A guess is given up before somebody who is needed finds no place. */
 static bool cancel_one(struct residency *r)
 {
-	uint32_t k;
+	const struct storage_list *ahead = &r->storage.ahead;
 
-	if (!r->storage.queued)
+	if (!ahead->count)
 		return false;
-	k = r->storage.queue[r->storage.queued - 1].expert;
-	storage_cancel(&r->storage, k);
-	npu_places_give(&r->places, k);
-	r->ahead[k] = 0;
+	give_up(r, ahead->reads[ahead->count - 1].expert);
 	return true;
 }
 
 /* Somebody who is coming will be there, and can go again; @now moves on. */
 static bool await_one(struct residency *r, uint64_t *now)
 {
-	if (!r->storage.started)
+	uint64_t next;
+
+	if (!storage_next(&r->storage, &next))
 		return false;
-	if (*now < r->storage.under_way[0].time_ns)
-		*now = r->storage.under_way[0].time_ns;
+	if (*now < next)
+		*now = next;
 	bind_complete(r, *now);
 	return true;
 }
@@ -145,17 +164,15 @@ static int fetch(struct residency *r, uint32_t k, uint64_t now,
 	r->stats.faults++;
 	npu_places_missed(&r->places, k);
 	npu_places_hold(&r->places, k);
-	if (!storage_when(&r->storage, k, &when)) {
-		if (!storage_cancel(&r->storage, k)) {
-			ret = take(r, k, &now);
-			if (ret)
-				return ret;
-		}
+	if (!storage_hurry(&r->storage, k, now)) {
+		ret = take(r, k, &now);
+		if (ret)
+			return ret;
 		r->places.uses[k].coming = true;
 		read = residency_read(r, k, now);
 		storage_demand(&r->storage, &read);
-		storage_when(&r->storage, k, &when);
 	}
+	storage_when(&r->storage, k, &when);
 	if (*until < when)
 		*until = when;
 	return 0;
@@ -212,6 +229,7 @@ int residency_stalled(void *user)
 	residency_know(r, layer + 1);
 	arrange_missing(r);
 	ret = fetch_missing(r, now, &until);
+	give_up_passed(r, layer + 1);
 	if (ret || r->stats.faults == faults)
 		return ret;
 	keep_spare(r);
@@ -237,7 +255,7 @@ static void forget(struct residency *r)
 void residency_end(struct residency *r)
 {
 	bind_complete(r, board_now(r->board));
-	/* What was guessed for this step and not begun is of no use now. */
+	/* What was guessed for this step is of no use now. */
 	while (cancel_one(r))
 		;
 	residency_know(r, r->runtime->expert_layers);

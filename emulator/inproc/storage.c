@@ -6,91 +6,145 @@
 
 #include "error.h"
 
+static bool list_init(struct storage_list *list, uint32_t experts)
+{
+	list->reads = calloc(experts, sizeof(*list->reads));
+	return list->reads;
+}
+
 int storage_init(struct storage *storage, uint32_t mb_s, uint32_t experts)
 {
-	*storage = (struct storage){
-		.mb_s = mb_s,
-		.queue = calloc(experts, sizeof(*storage->queue)),
-		.under_way = calloc(experts, sizeof(*storage->under_way)),
-	};
-	return storage->queue && storage->under_way ? 0 : npu_fail_memory();
+	*storage = (struct storage){ .mb_s = mb_s };
+	if (list_init(&storage->needed, experts) &&
+	    list_init(&storage->ahead, experts) &&
+	    list_init(&storage->complete, experts))
+		return 0;
+	storage_clear(storage);
+	return npu_fail_memory();
 }
 
 void storage_clear(struct storage *storage)
 {
-	free(storage->queue);
-	free(storage->under_way);
+	free(storage->needed.reads);
+	free(storage->ahead.reads);
+	free(storage->complete.reads);
 	memset(storage, 0, sizeof(*storage));
 }
 
-static void start(struct storage *storage, const struct storage_read *read)
+static bool find(const struct storage_list *list, uint32_t expert, uint32_t *at)
 {
-	uint64_t begin = read->time_ns;
-	struct storage_read *started;
-
-	if (begin < storage->free_ns)
-		begin = storage->free_ns;
-	started = &storage->under_way[storage->started++];
-	*started = *read;
-	started->time_ns = begin;
-	if (storage->mb_s)
-		started->time_ns += read->bytes * 1000 / storage->mb_s;
-	storage->free_ns = started->time_ns;
-	storage->bytes += read->bytes;
+	for (*at = 0; *at < list->count; ++*at)
+		if (list->reads[*at].expert == expert)
+			return true;
+	return false;
 }
 
-static void take_off(struct storage_read *reads, uint32_t *count, uint32_t i)
+static struct storage_read take_off(struct storage_list *list, uint32_t i)
 {
-	memmove(&reads[i], &reads[i + 1], (--*count - i) * sizeof(*reads));
+	struct storage_read read = list->reads[i];
+
+	memmove(&list->reads[i], &list->reads[i + 1],
+		(--list->count - i) * sizeof(*list->reads));
+	return read;
 }
 
-void storage_demand(struct storage *storage, const struct storage_read *read)
+static struct storage_list *first_list(struct storage *storage)
 {
-	storage_run(storage, read->time_ns);
-	start(storage, read);
+	return storage->needed.count ? &storage->needed : &storage->ahead;
 }
 
-void storage_ahead(struct storage *storage, const struct storage_read *read)
+static void end_first(struct storage *storage, struct storage_list *list)
 {
-	storage_run(storage, read->time_ns);
-	storage->queue[storage->queued++] = *read;
+	struct storage_read read = take_off(list, 0);
+
+	storage->now_ns += read.left_ns;
+	storage->bytes += read.bytes;
+	read.time_ns = storage->now_ns;
+	storage->complete.reads[storage->complete.count++] = read;
 }
 
 void storage_run(struct storage *storage, uint64_t ns)
 {
-	while (storage->queued && storage->free_ns < ns &&
-	       storage->queue[0].time_ns < ns) {
-		start(storage, &storage->queue[0]);
-		take_off(storage->queue, &storage->queued, 0);
+	struct storage_list *list = first_list(storage);
+
+	while (list->count &&
+	       storage->now_ns + list->reads[0].left_ns <= ns) {
+		end_first(storage, list);
+		list = first_list(storage);
 	}
+	if (storage->now_ns >= ns)
+		return;
+	if (list->count)
+		list->reads[0].left_ns -= ns - storage->now_ns;
+	storage->now_ns = ns;
+}
+
+static void add(struct storage *storage, struct storage_list *list,
+		const struct storage_read *read)
+{
+	struct storage_read *added;
+
+	storage_run(storage, read->time_ns);
+	added = &list->reads[list->count++];
+	*added = *read;
+	added->left_ns = storage->mb_s ? read->bytes * 1000 / storage->mb_s : 0;
+}
+
+void storage_demand(struct storage *storage, const struct storage_read *read)
+{
+	add(storage, &storage->needed, read);
+}
+
+void storage_ahead(struct storage *storage, const struct storage_read *read)
+{
+	add(storage, &storage->ahead, read);
+}
+
+bool storage_hurry(struct storage *storage, uint32_t expert, uint64_t ns)
+{
+	uint32_t i;
+
+	storage_run(storage, ns);
+	if (!find(&storage->ahead, expert, &i))
+		return false;
+	storage->needed.reads[storage->needed.count++] =
+		take_off(&storage->ahead, i);
+	return true;
 }
 
 bool storage_complete(struct storage *storage, uint64_t ns, uint32_t *expert)
 {
-	if (!storage->started || storage->under_way[0].time_ns > ns)
+	storage_run(storage, ns);
+	if (!storage->complete.count || storage->complete.reads[0].time_ns > ns)
 		return false;
-	*expert = storage->under_way[0].expert;
-	take_off(storage->under_way, &storage->started, 0);
+	*expert = take_off(&storage->complete, 0).expert;
 	return true;
-}
-
-static bool find(const struct storage_read *reads, uint32_t count,
-		 uint32_t expert, uint32_t *at)
-{
-	for (*at = 0; *at < count; ++*at)
-		if (reads[*at].expert == expert)
-			return true;
-	return false;
 }
 
 bool storage_when(const struct storage *storage, uint32_t expert,
 		  uint64_t *ns)
 {
-	uint32_t i;
+	uint32_t at, i;
 
-	if (!find(storage->under_way, storage->started, expert, &i))
+	if (!find(&storage->needed, expert, &at))
 		return false;
-	*ns = storage->under_way[i].time_ns;
+	*ns = storage->now_ns;
+	for (i = 0; i <= at; i++)
+		*ns += storage->needed.reads[i].left_ns;
+	return true;
+}
+
+bool storage_next(const struct storage *storage, uint64_t *ns)
+{
+	const struct storage_list *list = storage->needed.count ?
+					  &storage->needed : &storage->ahead;
+
+	if (storage->complete.count)
+		*ns = storage->complete.reads[0].time_ns;
+	else if (list->count)
+		*ns = storage->now_ns + list->reads[0].left_ns;
+	else
+		return false;
 	return true;
 }
 
@@ -98,8 +152,8 @@ bool storage_cancel(struct storage *storage, uint32_t expert)
 {
 	uint32_t i;
 
-	if (!find(storage->queue, storage->queued, expert, &i))
+	if (!find(&storage->ahead, expert, &i))
 		return false;
-	take_off(storage->queue, &storage->queued, i);
+	take_off(&storage->ahead, i);
 	return true;
 }
