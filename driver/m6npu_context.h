@@ -78,6 +78,8 @@ struct m6npu_context {
 	atomic_t jobs_alive;
 	/** @stalls: times that the device said that a job waits for experts */
 	atomic_t stalls;
+	/** @stall_ns: how long jobs waited for them */
+	atomic64_t stall_ns;
 	/** @jobs_wait: woken when a job ends, waits for an expert, is freed */
 	wait_queue_head_t jobs_wait;
 

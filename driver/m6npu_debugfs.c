@@ -82,11 +82,13 @@ static void context_show(struct seq_file *m, struct m6npu_context *ctx)
 	queued = ctx->job_count;
 	ended = ctx->ended;
 	spin_unlock_irq(&ctx->jobs_lock);
-	seq_printf(m, "%-16s %7d %4u %6u %8llu %6llu %12llu %10llu %10llu %8llu %6llu %10llu%s\n",
+	seq_printf(m, "%-16s %7d %4u %6u %8llu %6llu %12llu %10llu %10llu %8llu %12llu %6llu %10llu%s\n",
 		   ctx->comm, ctx->pid, ctx->vm->asid, queued, stats.jobs,
 		   stats.failed, div_u64(stats.busy_ns, NSEC_PER_USEC),
 		   stats.router_hits, stats.router_misses,
-		   stats.expert_faults, READ_ONCE(ctx->events_lost),
+		   stats.expert_faults,
+		   div_u64(atomic64_read(&ctx->stall_ns), NSEC_PER_USEC),
+		   READ_ONCE(ctx->events_lost),
 		   READ_ONCE(ctx->hints_lost), ended ? " ended" : "");
 }
 
@@ -95,10 +97,10 @@ static int contexts_show(struct seq_file *m, void *unused)
 	struct m6npu_device *m6npu = m->private;
 	struct m6npu_context *ctx;
 
-	seq_printf(m, "%-16s %7s %4s %6s %8s %6s %12s %10s %10s %8s %6s %10s\n",
+	seq_printf(m, "%-16s %7s %4s %6s %8s %6s %12s %10s %10s %8s %12s %6s %10s\n",
 		   "command", "pid", "asid", "queued", "jobs", "failed",
-		   "busy_us", "rt_hits", "rt_misses", "faults", "lost",
-		   "hints_lost");
+		   "busy_us", "rt_hits", "rt_misses", "faults",
+		   "stalled_us", "lost", "hints_lost");
 	mutex_lock(&m6npu->contexts_lock);
 	list_for_each_entry(ctx, &m6npu->contexts, link)
 		context_show(m, ctx);

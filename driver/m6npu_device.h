@@ -34,7 +34,7 @@ struct dentry;
  *
  * Lock order, outermost first: &m6npu_pool.defrag_lock,
  * &m6npu_context.submit_lock, &m6npu_vm.gate, the VM's reservation,
- * &m6npu_pool.lock, @contexts_lock, &m6npu_vm.lock, &m6npu_router.lock,
+ * &m6npu_pool.lock, &m6npu_vm.lock, @contexts_lock, &m6npu_router.lock,
  * &m6npu_ring.lock, &drm_device.event_lock. &m6npu_exceptions.drain_lock is
  * taken before @contexts_lock and never together with those before it.
  */

@@ -317,8 +317,10 @@ static bool expert_bind_one(struct m6npu_context *ctx,
 	struct expert_entry *entry = bind->entry;
 	u64 info = le64_to_cpu(entry->info);
 	bool present = expert_state(info) != M6NPU_EXPERT_ABSENT;
+	bool moves = bind->addr != le64_to_cpu(entry->addr);
+	bool changes = moves || bind->info != info;
 
-	if (bind->addr != le64_to_cpu(entry->addr)) {
+	if (moves) {
 		/* Only if it is named twice, see expert_unbind(). */
 		if (present)
 			expert_write_info(ctx, entry, 0);
@@ -328,7 +330,7 @@ static bool expert_bind_one(struct m6npu_context *ctx,
 	}
 	if (bind->info != info)
 		expert_write_info(ctx, entry, bind->info);
-	return present && bind->info != info;
+	return present && changes;
 }
 
 static void expert_bind(struct m6npu_context *ctx,

@@ -95,6 +95,8 @@ struct m6npu_job {
 	int abort_error;
 	/** @stalled: the device said that it waits for an expert */
 	bool stalled;
+	/** @stall_begin: when that was heard */
+	ktime_t stall_begin;
 	/** @stall_cmd: command that waits */
 	u32 stall_cmd;
 	/** @stall_deadline: when its patience ends, in jiffies */

@@ -171,6 +171,20 @@ int m6npu_ring_run(struct m6npu_ring *ring, struct m6npu_job *job)
 	return 0;
 }
 
+/* The job goes on, or ends. */
+static void ring_end_stall(struct m6npu_ring *ring, struct m6npu_job *job)
+{
+	s64 ns;
+
+	lockdep_assert_held(&ring->lock);
+	if (!job->stalled)
+		return;
+	ns = ktime_to_ns(ktime_sub(ktime_get(), job->stall_begin));
+	atomic64_add(ns, &job->ctx->stall_ns);
+	atomic64_add(ns, &ring->m6npu->router.stall_ns);
+	job->stalled = false;
+}
+
 /*
  * Did the device write that the job in flight is done? If so the job is the
  * caller's.
@@ -189,6 +203,7 @@ static struct m6npu_job *ring_reap(struct m6npu_ring *ring,
 		return NULL;
 	dma_rmb();
 	*status = *record;
+	ring_end_stall(ring, job);
 	ring->job = NULL;
 	ring->progress += le32_to_cpu(status->cmd_index);
 	return job;
@@ -391,6 +406,8 @@ m6npu_ring_fault(struct m6npu_ring *ring,
 			job->stall_deadline = deadline ?: 1;
 			job->stall_cmd = cmd;
 		}
+		if (!job->stalled)
+			job->stall_begin = ktime_get();
 		job->stalled = true;
 		deadline = job->stall_deadline;
 		*id = job->id;
@@ -478,7 +495,7 @@ static bool ring_resume_locked(struct m6npu_ring *ring, u32 asid)
 	lockdep_assert_held(&ring->lock);
 	if (!job || job->ctx->vm->asid != asid)
 		return false;
-	job->stalled = false;
+	ring_end_stall(ring, job);
 	job->fault_lost = false;
 	return true;
 }

@@ -111,9 +111,6 @@ int m6npu_router_report(struct m6npu_device *m6npu,
 {
 	u32 occupancy = m6npu_read(m6npu, M6NPU_REG_ROUTER_OCCUPANCY);
 
-	if (m6npu_device_is_lost(m6npu) ||
-	    (occupancy == ~0u && m6npu_device_check_lost(m6npu)))
-		return -ENODEV;
 	ctl->policy = READ_ONCE(m6npu->router.policy);
 	ctl->threshold = READ_ONCE(m6npu->router.threshold);
 	ctl->quota = m6npu_router_quota(m6npu);
@@ -125,6 +122,10 @@ int m6npu_router_report(struct m6npu_device *m6npu,
 	ctl->evictions = m6npu_read64(m6npu, M6NPU_REG_ROUTER_EVICTIONS_LO);
 	ctl->faults = m6npu_read64(m6npu, M6NPU_REG_ROUTER_FAULTS_LO);
 	ctl->full = m6npu_read64(m6npu, M6NPU_REG_ROUTER_FULL_LO);
+	/* The last one: the device may have gone between two of them. */
+	if (m6npu_device_is_lost(m6npu) ||
+	    (ctl->full == ~0ull && m6npu_device_check_lost(m6npu)))
+		return -ENODEV;
 	return 0;
 }
 

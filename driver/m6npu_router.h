@@ -28,6 +28,8 @@ struct m6npu_router {
 	u32 threshold;
 	/** @tables: contexts that have an expert table */
 	unsigned int tables;
+	/** @stall_ns: how long jobs waited for experts */
+	atomic64_t stall_ns;
 };
 
 int m6npu_router_init(struct m6npu_device *m6npu);

@@ -33,10 +33,10 @@ static ssize_t stored(struct m6npu_device *m6npu, size_t size)
 static ssize_t policy_show(struct device *dev, struct device_attribute *attr,
 			   char *buf)
 {
-	struct m6npu_device *m6npu = dev_get_drvdata(dev);
+	struct drm_m6npu_router_ctl ctl;
+	int err = m6npu_router_report(dev_get_drvdata(dev), &ctl);
 
-	return sysfs_emit(buf, "%s\n",
-			  policy_names[READ_ONCE(m6npu->router.policy)]);
+	return err ?: sysfs_emit(buf, "%s\n", policy_names[ctl.policy]);
 }
 
 static ssize_t policy_store(struct device *dev, struct device_attribute *attr,
@@ -52,14 +52,18 @@ static ssize_t policy_store(struct device *dev, struct device_attribute *attr,
 }
 static DEVICE_ATTR_RW(policy);
 
-static ssize_t threshold_show(struct device *dev,
-			      struct device_attribute *attr, char *buf)
-{
-	struct m6npu_device *m6npu = dev_get_drvdata(dev);
-
-	return sysfs_emit(buf, "%u\n", READ_ONCE(m6npu->router.threshold));
+/* Of what the report has. */
+#define ROUTER_SHOW(name, type)						\
+static ssize_t name##_show(struct device *dev,				\
+			   struct device_attribute *attr, char *buf)	\
+{									\
+	struct drm_m6npu_router_ctl ctl;				\
+	int err = m6npu_router_report(dev_get_drvdata(dev), &ctl);	\
+									\
+	return err ?: sysfs_emit(buf, type "\n", ctl.name);		\
 }
 
+ROUTER_SHOW(threshold, "%u")
 static ssize_t threshold_store(struct device *dev,
 			       struct device_attribute *attr, const char *buf,
 			       size_t size)
@@ -78,33 +82,22 @@ static ssize_t threshold_store(struct device *dev,
 }
 static DEVICE_ATTR_RW(threshold);
 
-static ssize_t quota_show(struct device *dev, struct device_attribute *attr,
-			  char *buf)
-{
-	return sysfs_emit(buf, "%u\n",
-			  m6npu_router_quota(dev_get_drvdata(dev)));
-}
+ROUTER_SHOW(quota, "%u")
 static DEVICE_ATTR_RO(quota);
-
-/* Those that the device has. */
-#define ROUTER_COUNTER(name, type)					\
-static ssize_t name##_show(struct device *dev,				\
-			   struct device_attribute *attr, char *buf)	\
-{									\
-	struct drm_m6npu_router_ctl ctl;				\
-	int err = m6npu_router_report(dev_get_drvdata(dev), &ctl);	\
-									\
-	return err ?: sysfs_emit(buf, type "\n", ctl.name);		\
-}									\
-static DEVICE_ATTR_RO(name)
-
-ROUTER_COUNTER(entries, "%u");
-ROUTER_COUNTER(pinned, "%u");
-ROUTER_COUNTER(hits, "%llu");
-ROUTER_COUNTER(misses, "%llu");
-ROUTER_COUNTER(evictions, "%llu");
-ROUTER_COUNTER(faults, "%llu");
-ROUTER_COUNTER(full, "%llu");
+ROUTER_SHOW(entries, "%u")
+static DEVICE_ATTR_RO(entries);
+ROUTER_SHOW(pinned, "%u")
+static DEVICE_ATTR_RO(pinned);
+ROUTER_SHOW(hits, "%llu")
+static DEVICE_ATTR_RO(hits);
+ROUTER_SHOW(misses, "%llu")
+static DEVICE_ATTR_RO(misses);
+ROUTER_SHOW(evictions, "%llu")
+static DEVICE_ATTR_RO(evictions);
+ROUTER_SHOW(faults, "%llu")
+static DEVICE_ATTR_RO(faults);
+ROUTER_SHOW(full, "%llu")
+static DEVICE_ATTR_RO(full);
 
 static struct attribute *router_attrs[] = {
 	&dev_attr_policy.attr,
@@ -159,6 +152,9 @@ int m6npu_router_show(struct seq_file *m, struct m6npu_device *m6npu)
 	seq_printf(m, "evictions: %llu\n", ctl.evictions);
 	seq_printf(m, "faults: %llu\n", ctl.faults);
 	seq_printf(m, "full: %llu\n", ctl.full);
+	seq_printf(m, "stalled_us: %llu\n",
+		   div_u64(atomic64_read(&m6npu->router.stall_ns),
+			   NSEC_PER_USEC));
 	return 0;
 }
 
@@ -179,22 +175,47 @@ static void layer_show(struct seq_file *m, const struct m6npu_context *ctx,
 		   stats.hints);
 }
 
-/* For each layer of a context that looked experts up, a line. */
+/* That with the lowest number from @asid on, referenced, or NULL. */
+static struct m6npu_context *next_context(struct m6npu_device *m6npu, u32 asid)
+{
+	struct m6npu_context *ctx, *next = NULL;
+
+	guard(mutex)(&m6npu->contexts_lock);
+	list_for_each_entry(ctx, &m6npu->contexts, link) {
+		if (ctx->vm->asid >= asid &&
+		    (!next || ctx->vm->asid < next->vm->asid))
+			next = ctx;
+	}
+	return next ? m6npu_context_get(next) : NULL;
+}
+
+static void layers_show(struct seq_file *m, const struct m6npu_context *ctx)
+{
+	u32 i, layers;
+
+	guard(mutex)(&ctx->vm->lock);
+	layers = ctx->vm->layer_stats.size / sizeof(struct m6npu_layer_stats);
+	for (i = 0; i < layers; i++)
+		layer_show(m, ctx, i);
+}
+
+/*
+ * For each layer of a context that looked experts up, a line. The list isn't
+ * locked meanwhile: jobs may need it to end, and under an address space's lock
+ * memory is waited for.
+ */
 void m6npu_router_layers_show(struct seq_file *m, struct m6npu_device *m6npu)
 {
 	struct m6npu_context *ctx;
-	u32 i, layers;
+	u32 asid;
 
 	seq_printf(m, "%4s %7s %-16s %5s %10s %10s %6s %9s %8s %8s %9s %10s %8s\n",
 		   "asid", "pid", "command", "layer", "hits", "misses", "ratio",
 		   "evictions", "full", "faults", "sram_hits", "prefetches",
 		   "hints");
-	guard(mutex)(&m6npu->contexts_lock);
-	list_for_each_entry(ctx, &m6npu->contexts, link) {
-		guard(mutex)(&ctx->vm->lock);
-		layers = ctx->vm->layer_stats.size /
-			 sizeof(struct m6npu_layer_stats);
-		for (i = 0; i < layers; i++)
-			layer_show(m, ctx, i);
+	for (asid = 0; (ctx = next_context(m6npu, asid)); asid++) {
+		asid = ctx->vm->asid;
+		layers_show(m, ctx);
+		m6npu_context_put(ctx);
 	}
 }

@@ -149,6 +149,8 @@ bool board_log_has(int log, const char *text);
  * or "used" bytes; -1 if it is not there.
  */
 long long board_pool_figure(const char *key);
+/* This program's figure in a column of contexts, or -1. Its name has no blanks. */
+long long board_figure(const char *column);
 
 #define BOARD_TIMEOUT_MS 60000
 

@@ -162,10 +162,13 @@ TEST_F(expert, faults)
 	struct drm_m6npu_event_expert_fault event;
 	struct drm_m6npu_job_info info;
 	uint32_t needed = 0, missing;
+	long long before = board_figure("stalled_us"), after;
+	struct timespec begin, end;
 
 	for (uint32_t r = 0; r < ROWS; r++)
 		for (uint32_t k = 0; k < TOP; k++)
 			needed |= 1u << self->t->ids[r][k];
+	clock_gettime(CLOCK_MONOTONIC, &begin);
 	ASSERT_EQ(0, board_submit(self->fd, &self->job));
 	for (missing = needed; missing; missing &= missing - 1) {
 		do {
@@ -192,6 +195,13 @@ TEST_F(expert, faults)
 	EXPECT_EQ(0, info.error);
 	EXPECT_LT(0, info.expert_faults);
 	EXPECT_TRUE(right(self->t, self->weights.map));
+	/* What it waited is told, and no more than that. */
+	clock_gettime(CLOCK_MONOTONIC, &end);
+	after = board_figure("stalled_us");
+	EXPECT_LE(0, before);
+	EXPECT_LT(before, after);
+	EXPECT_GE((end.tv_sec - begin.tv_sec) * 1000000 +
+		  (end.tv_nsec - begin.tv_nsec) / 1000 + 1, after - before);
 }
 
 /* The result is the same to the bit under every policy. */

@@ -145,23 +145,6 @@ TEST_F(expert_events, asked)
 	close(other);
 }
 
-/* Our figure in the last column of debugfs contexts, or -1. */
-static long long hints_lost(void)
-{
-	FILE *file = fopen("/sys/kernel/debug/npu/contexts", "re");
-	long long lost = -1, count;
-	char line[512];
-	int owner;
-
-	while (file && fgets(line, sizeof(line), file))
-		if (sscanf(line, "%*s %d %*u %*u %*u %*u %*u %*u %*u %*u %*u %lld",
-			   &owner, &count) == 2 && owner == getpid())
-			lost = count;
-	if (file)
-		fclose(file);
-	return lost;
-}
-
 /* Until a ring says that its job waits. Events would be read, so not by them. */
 static bool wait_stalled(void)
 {
@@ -193,7 +176,7 @@ TEST_F(expert_events, leave_room)
 	ASSERT_EQ(0, guess(moe, times, M6NPU_STEP_HINTS, &self->list,
 			   &self->job));
 	ASSERT_TRUE(wait_stalled());
-	EXPECT_EQ(12, hints_lost());
+	EXPECT_EQ(12, board_figure("hints_lost"));
 	for (uint32_t i = 0; i < QUEUED; i++)
 		EXPECT_EVENT(EXPERT_HINT, 1, 0, 0x3ff);
 	EXPECT_EVENT(EXPERT_FAULT, 0, 0, 0x3ff);

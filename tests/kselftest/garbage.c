@@ -135,7 +135,7 @@ FIELDS(expert_table, F(drm_m6npu_expert_table, layers, SMALL, 4),
        F(drm_m6npu_expert_table, experts, SMALL, 8));
 FIELDS(expert_bind, F(drm_m6npu_expert_bind, entries, POINTER),
        F(drm_m6npu_expert_bind, count, SMALL, 40),
-       F(drm_m6npu_expert_bind, stride, STRIDE, 24));
+       F(drm_m6npu_expert_bind, stride, STRIDE, 32));
 FIELDS(router, F(drm_m6npu_router_ctl, flags, FLAGS, 7),
        F(drm_m6npu_router_ctl, policy, SMALL, 3),
        F(drm_m6npu_router_ctl, threshold, SMALL, 1001),
@@ -145,6 +145,17 @@ FIELDS(layer_stats, F(drm_m6npu_layer_stats_get, entries, POINTER),
        F(drm_m6npu_layer_stats_get, stride, STRIDE, 64),
        F(drm_m6npu_layer_stats_get, first, SMALL, 5),
        F(drm_m6npu_layer_stats_get, pad, PAD));
+FIELDS(job_abort, F(drm_m6npu_job_abort, job, JOB));
+FIELDS(pool_flush, F(drm_m6npu_pool_flush, pool, POOL),
+       F(drm_m6npu_pool_flush, flags, PAD));
+FIELDS(pool_defrag, F(drm_m6npu_pool_defrag, pool, POOL),
+       F(drm_m6npu_pool_defrag, flags, FLAGS, 1));
+FIELDS(region_map, F(drm_m6npu_region_map, handle, HANDLE),
+       F(drm_m6npu_region_map, flags, PAD),
+       F(drm_m6npu_region_map, offset, SIZE),
+       F(drm_m6npu_region_map, size, SIZE), F(drm_m6npu_region_map, pad, PAD));
+FIELDS(region_unmap, F(drm_m6npu_region_unmap, window, SMALL, 16),
+       F(drm_m6npu_region_unmap, pad, PAD));
 FIELDS(reset, F(drm_m6npu_reset, flags, PAD), F(drm_m6npu_reset, pad, PAD));
 /* What the core offers, as far as it meets our objects. */
 FIELDS(gem_close, F(drm_gem_close, handle, HANDLE), F(drm_gem_close, pad, PAD));
@@ -187,6 +198,11 @@ static const struct call calls[] = {
 	M6(EXPERT_BIND, expert_bind, expert_bind, 8),
 	M6(ROUTER_CTL, router_ctl, router, 2),
 	M6(LAYER_STATS, layer_stats_get, layer_stats, 2),
+	M6(JOB_ABORT, job_abort, job_abort, 2),
+	M6(POOL_FLUSH, pool_flush, pool_flush, 1),
+	M6(POOL_DEFRAG, pool_defrag, pool_defrag, 1),
+	M6(REGION_MAP, region_map, region_map, 1),
+	M6(REGION_UNMAP, region_unmap, region_unmap, 1),
 	M6(RESET, reset, reset, 1),
 	CALL(DRM_IOCTL_GET_UNIQUE, drm_unique, unique, 1),
 	CALL(DRM_IOCTL_GET_MAGIC, drm_auth, magic, 1),
@@ -617,6 +633,7 @@ static const struct {
 	{ M6NPU_OP_ROUTER_TOPK, 3, true },
 	{ M6NPU_OP_MOE_FFN, 4 },
 	{ M6NPU_OP_EXPERT_PREFETCH, 2 },
+	{ M6NPU_OP_MOE_COMBINE, 3 },
 	{ M6NPU_OP_TOPK, 3 },
 };
 
@@ -730,6 +747,10 @@ static void right_arguments(struct rng *rng, struct m6npu_cmd *cmd)
 		cmd->args.router.experts = n;
 		cmd->args.router.k = 1 + rng_below(rng, n);
 		cmd->args.router.flags = rng_below(rng, 4);
+		if (!rng_one_in(rng, 3))
+			break;
+		cmd->args.router.flags = M6NPU_ROUTER_CHANCE;
+		cmd->args.router.among = 1 + rng_below(rng, n);
 		break;
 	case M6NPU_OP_MOE_FFN:
 		cmd->args.moe.hidden = 32;
@@ -739,6 +760,11 @@ static void right_arguments(struct rng *rng, struct m6npu_cmd *cmd)
 		cmd->args.moe.rows = rows;
 		cmd->args.moe.k = 2;
 		cmd->args.moe.experts = 4;
+		break;
+	case M6NPU_OP_MOE_COMBINE:
+		cmd->args.moe.rows = rows;
+		cmd->args.moe.k = 2;
+		cmd->args.moe.hidden = 32;
 		break;
 	case M6NPU_OP_TOPK:
 		cmd->args.topk.rows = rows;
@@ -822,6 +848,8 @@ static void random_step(struct rng *rng, struct m6npu_step *step)
 	step->kv_capacity = 64;
 	step->kv_type = rng_one_in(rng, 2) ? M6NPU_TYPE_F16 : M6NPU_TYPE_Q8_0;
 	step->kv_slot_stride = 64 * 1024;
+	step->flags = rng_one_in(rng, 2) ? M6NPU_STEP_HINTS : 0;
+	step->prefetch_permille = rng_below(rng, 1002);
 	for (uint32_t i = 0; i < step->token_count; i++) {
 		step->tokens[i].token = rng_below(rng, 4);
 		step->tokens[i].position = rng_below(rng, right ? 64 : 66);
@@ -841,6 +869,8 @@ static void random_step(struct rng *rng, struct m6npu_step *step)
 		step->kv_type = rng_below(rng, 12);
 	if (rng_one_in(rng, 4))
 		step->kv_slot_stride = rng_next(rng);
+	if (rng_one_in(rng, 4))
+		step->flags = dimension(rng);
 	for (int i = 0; i < 4; i++)
 		((uint32_t *)step->tokens)[rng_below(rng, 64)] = dimension(rng);
 }

@@ -17,6 +17,9 @@
 #define ABSENT	 DRM_M6NPU_EXPERT_ABSENT
 #define RESIDENT DRM_M6NPU_EXPERT_RESIDENT
 #define PINNED	 DRM_M6NPU_EXPERT_PINNED
+/* Commands of a list that takes a while. */
+#define PREFETCHES 8192
+#define AT(member) M6NPU_OPERAND(0, offsetof(struct moe_tensors, member))
 
 static int router_ctl(int fd, uint32_t flags, uint32_t value,
 		      struct drm_m6npu_router_ctl *ctl)
@@ -238,6 +241,53 @@ TEST_F(router, moves)
 	}
 }
 
+static int list_prefetches(struct moe *moe, uint32_t count, struct buffer *list)
+{
+	static struct m6npu_cmd cmds[PREFETCHES];
+
+	for (uint32_t i = 0; i < count; i++) {
+		cmds[i] = (struct m6npu_cmd){
+			.opcode = M6NPU_OP_EXPERT_PREFETCH,
+			.operand = { AT(ids), AT(ones), M6NPU_OPERAND_NONE,
+				     M6NPU_OPERAND_NONE },
+			.args.moe = { .rows = 1, .k = 1,
+				      .experts = (uint16_t)moe->experts },
+		};
+	}
+	return board_list(moe->fd, moe->pool, cmds, count, list);
+}
+
+/*
+ * An expert that comes and goes again in one call, many times, while a job looks
+ * for it all the time: it isn't found where it was.
+ */
+TEST_F(router, comes_and_goes)
+{
+	struct drm_m6npu_expert entries[1000];
+	struct drm_m6npu_router_ctl ctl;
+	struct moe *moe = &self->moe;
+	struct buffer list;
+
+	ASSERT_EQ(0, moe_open(moe, 2, 4));
+	for (uint32_t i = 0; i < 1000; i++)
+		entries[i] = moe_entry(moe, 0, 0, i % 2 ? ABSENT : RESIDENT);
+	ASSERT_EQ(0, list_prefetches(moe, PREFETCHES, &list));
+	moe_route(moe, 0, 1);
+	moe_job(moe, &list, 0, PREFETCHES, &moe->job);
+	ASSERT_EQ(0, board_submit(moe->fd, &moe->job));
+	do {
+		ASSERT_EQ(0, moe_bind_entries(moe, entries, 1000));
+	} while (board_wait(moe->fd, &moe->job, 0, &self->info));
+	EXPECT_EQ(0, self->info.error);
+	ASSERT_EQ(0, router_ctl(moe->fd, 0, 0, &ctl));
+	EXPECT_EQ(0, ctl.entries);
+	entries[0] = moe_entry(moe, 1, 0, RESIDENT);
+	entries[0].layer = 0;
+	ASSERT_EQ(0, moe_bind_entries(moe, entries, 1));
+	ASSERT_EQ(0, moe_run(moe, 0, 0, 1, &self->info));
+	EXPECT_TRUE(moe_row_right(moe, 0, 0, moe_weights(moe, 1, 0)));
+}
+
 /* INVALIDATE is for the caller's own entries. */
 TEST_F(router, invalidate)
 {
@@ -397,7 +447,7 @@ TEST_F(router, layers)
 /* Faults are counted, too; and the next table begins with nothing. */
 TEST_F(router, layer_faults)
 {
-	struct drm_m6npu_expert_table none = { 0 }, table = { 2, 5 };
+	struct drm_m6npu_expert_table none = { 0 }, table = { 2, 10 };
 	struct drm_m6npu_event_expert_fault event;
 	struct drm_m6npu_layer_stats stats[2];
 	struct moe *moe = &self->moe;
@@ -429,6 +479,12 @@ TEST_F(router, layer_faults)
 	EXPECT_EQ(2, count);
 	EXPECT_EQ(0, stats[1].misses);
 	EXPECT_EQ(0, stats[1].faults);
+	/* And what comes then goes there. */
+	ASSERT_EQ(0, moe_bind(moe, 1, 0, 10, RESIDENT));
+	ASSERT_EQ(0, moe_run(moe, 1, 0, 10, &self->info));
+	EXPECT_EQ(0, self->info.error);
+	ASSERT_EQ(0, layer_stats(moe->fd, stats, 0, &count));
+	EXPECT_EQ(10, stats[1].misses);
 }
 
 /* Programs that know less, or more, than this kernel. */
@@ -621,6 +677,45 @@ TEST_F(router, sysfs)
 	EXPECT_EQ(-ERANGE, set_attribute(moe->fd, "threshold", "99999999999"));
 	EXPECT_TRUE(attribute_equals(moe->fd, "threshold", 300));
 	EXPECT_EQ(0, set_attribute(moe->fd, "threshold", "950"));
+}
+
+/* What the layer was asked for ahead by a guess of 0.6. */
+static uint64_t hints_after(struct moe *moe, struct buffer *list)
+{
+	struct drm_m6npu_layer_stats stats;
+	struct drm_m6npu_job_info info;
+	uint32_t count = 1;
+
+	moe_job(moe, list, 0, 1, &moe->job);
+	if (board_run(moe->fd, &moe->job, &info) || info.error ||
+	    layer_stats(moe->fd, &stats, 0, &count))
+		return ~0ull;
+	return stats.hints;
+}
+
+/* It is the device that compares, with what it was told, also after a reset. */
+TEST_F(router, threshold)
+{
+	struct drm_m6npu_reset reset = { 0 };
+	struct drm_m6npu_router_ctl ctl;
+	struct moe *moe = &self->moe;
+	struct buffer list;
+
+	ASSERT_EQ(0, moe_open(moe, 1, 4));
+	ASSERT_EQ(0, list_prefetches(moe, 1, &list));
+	moe_route(moe, 0, 1);
+	moe->t->ones[0] = 0.6f;
+	moe->t->step.flags = M6NPU_STEP_HINTS;
+	ASSERT_EQ(0, router_ctl(moe->fd, DRM_M6NPU_ROUTER_SET_THRESHOLD, 700,
+				&ctl));
+	EXPECT_EQ(700, ctl.threshold);
+	EXPECT_EQ(0, hints_after(moe, &list));
+	EXPECT_EQ(0, set_attribute(moe->fd, "threshold", "500"));
+	EXPECT_EQ(1, hints_after(moe, &list));
+	ASSERT_EQ(0, board_ioctl(moe->fd, DRM_IOCTL_M6NPU_RESET, &reset));
+	EXPECT_EQ(2, hints_after(moe, &list));
+	EXPECT_EQ(0, set_attribute(moe->fd, "threshold", "950"));
+	EXPECT_EQ(2, hints_after(moe, &list));
 }
 
 /* Settings survive a reset of the device. */
