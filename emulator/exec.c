@@ -253,7 +253,8 @@ uint32_t m6_map_at(struct m6_run *run, unsigned int operand, uint64_t offset,
 		return M6NPU_EXC_BOUNDS;
 	code = map_operand(run, start + offset - lead, bytes + lead, write,
 			   host);
-	if (!code)
+	/* No bytes, no memory: even 0 must not be added to NULL. */
+	if (!code && lead)
 		*host = (char *)*host + lead;
 	return code;
 }

@@ -65,9 +65,12 @@ uint32_t m6_op_combine(struct m6_run *run)
 	m6_charge_f32(run, (uint64_t)run->rows * c.k * c.hidden);
 	if (m6_run_idle(run))
 		return 0;
-	for (uint32_t i = 0; i < run->rows; i++)
+	for (uint32_t i = 0; i < run->rows; i++) {
+		if (m6_job_cancelled(run->job))
+			return M6NPU_EXC_ABORTED;
 		m6_combine_row(&c, m6_row(&o.dst, i),
 			       m6_row(&o.pairs, i * c.k),
 			       m6_row(&o.weights, i));
+	}
 	return 0;
 }

@@ -134,27 +134,41 @@ static void guess_row(const struct router *r, uint32_t row)
 }
 
 /* Nobody computed logits. */
-static void make_up(struct m6_run *run, const struct router *r)
+static void make_up_row(const struct router *r, const struct m6_dry *dry,
+			uint32_t row)
+{
+	__le32 *ids = (__le32 *)m6_row(&r->ids, row);
+	float *weights = m6_row(&r->weights, row);
+	uint32_t choice[M6_MAX_EXPERTS];
+
+	if (r->among)
+		m6_dry_guess(dry, row, r->among, r->k, choice, weights);
+	else
+		m6_dry_choose(dry, row, r->k, choice);
+	for (uint32_t i = 0; i < r->k; i++) {
+		ids[i] = htole32(choice[i]);
+		if (!r->among)
+			weights[i] = r->scale / (float)r->k;
+	}
+}
+
+static uint32_t route(struct m6_run *run, const struct router *r)
 {
 	struct m6_dry dry;
 
-	m6_dry_begin(run, r->experts, &dry);
+	if (run->dry)
+		m6_dry_begin(run, r->experts, &dry);
 	for (uint32_t row = 0; row < run->rows; row++) {
-		__le32 *ids = (__le32 *)m6_row(&r->ids, row);
-		float *weights = m6_row(&r->weights, row);
-		uint32_t choice[M6_MAX_EXPERTS];
-
-		if (r->among)
-			m6_dry_guess(&dry, row, r->among, r->k, choice,
-				     weights);
+		if (m6_job_cancelled(run->job))
+			return M6NPU_EXC_ABORTED;
+		if (run->dry)
+			make_up_row(r, &dry, row);
+		else if (r->among)
+			guess_row(r, row);
 		else
-			m6_dry_choose(&dry, row, r->k, choice);
-		for (uint32_t i = 0; i < r->k; i++) {
-			ids[i] = htole32(choice[i]);
-			if (!r->among)
-				weights[i] = r->scale / (float)r->k;
-		}
+			route_row(r, row);
 	}
+	return 0;
 }
 
 static uint32_t router_map(struct m6_run *run, struct router *r)
@@ -223,9 +237,5 @@ uint32_t m6_op_router(struct m6_run *run)
 	if (code)
 		return code;
 	m6_charge_f32(run, (uint64_t)run->rows * r.experts * 2);
-	if (run->dry)
-		make_up(run, &r);
-	for (uint32_t row = 0; row < run->rows && !run->dry; row++)
-		(r.among ? guess_row : route_row)(&r, row);
-	return 0;
+	return route(run, &r);
 }

@@ -6,8 +6,8 @@
 #include "core.h"
 #include "job.h"
 
-/* Scattered memory of a command, gathered: no more than this at a time. */
-#define M6_BOUNCE_MAX		(1ull << 30)
+/* Scattered memory of a command, gathered: no more than this in all. */
+#define M6_BOUNCE_MAX		(2ull << 30)
 /* A DMA descriptor spans at most this. */
 #define M6_SPAN_MAX		(24ull << 30)
 

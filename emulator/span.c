@@ -115,6 +115,16 @@ static uint32_t gather(struct m6_job *job, const struct m6_pieces *pieces,
 	return 0;
 }
 
+/* A table may map a page many times, and a command name many experts. */
+static uint64_t bounce_room(const struct m6_job *job)
+{
+	uint64_t room = M6_BOUNCE_MAX;
+
+	for (uint32_t i = 0; i < job->bounces; i++)
+		room -= job->bounce[i].bytes;
+	return room;
+}
+
 /* Takes @pieces over when it succeeds. */
 static uint32_t map_bounce(struct m6_job *job, uint64_t va, uint64_t bytes,
 			   bool write, struct m6_pieces *pieces,
@@ -124,7 +134,7 @@ static uint32_t map_bounce(struct m6_job *job, uint64_t va, uint64_t bytes,
 	uint8_t *host = NULL;
 	uint32_t code;
 
-	if (bytes <= M6_BOUNCE_MAX &&
+	if (bytes <= bounce_room(job) &&
 	    !grow(&job->bounce, job->bounces, &job->bounce_room,
 		  sizeof(struct m6_bounce)))
 		host = aligned_alloc(HOST_ALIGN, room);

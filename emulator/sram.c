@@ -136,19 +136,32 @@ static struct m6_sram_slot *sram_free_slot(struct m6_sram *sram)
 	return NULL;
 }
 
+/* Is there room beside what has to stay? Else nobody is to go for nothing. */
+static bool sram_could_hold(const struct m6_sram *sram, uint32_t bytes)
+{
+	uint32_t slots = 0, kept = 0;
+
+	for (unsigned int i = 0; i < M6_SRAM_SLOTS; i++) {
+		const struct m6_sram_slot *slot = &sram->slot[i];
+
+		if (slot->bytes && !sram_may_go(sram, slot)) {
+			slots++;
+			kept += slot->bytes;
+		}
+	}
+	return slots < M6_SRAM_SLOTS && bytes <= sram->room - kept;
+}
+
 /* A free slot, with @bytes of room for it; NULL: there is none to be had. */
 static struct m6_sram_slot *sram_make_room(struct m6_sram *sram, uint32_t bytes)
 {
-	struct m6_sram_slot *slot = sram_free_slot(sram), *victim;
+	struct m6_sram_slot *slot = sram_free_slot(sram);
 
-	if (!bytes || bytes > sram->room)
+	if (!bytes || !sram_could_hold(sram, bytes))
 		return NULL;
 	while (!slot || bytes > sram->room - sram->used) {
-		victim = sram_victim(sram);
-		if (!victim)
-			return NULL;
-		sram_drop(sram, victim);
-		slot = victim;
+		slot = sram_victim(sram);
+		sram_drop(sram, slot);
 	}
 	return slot;
 }

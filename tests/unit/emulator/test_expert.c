@@ -153,6 +153,29 @@ static void test_stall_ends(struct guest *guest)
 	ok(run(guest, &cmd, 1, 43) == M6NPU_EXC_BOUNDS, "no such expert");
 }
 
+/* Tables that say they are larger than the device can count. */
+static void test_limits(struct guest *guest)
+{
+	struct m6npu_as *as =
+		(struct m6npu_as *)(guest->ram + GUEST_AS_TABLE) + 1;
+	struct m6npu_cmd cmds[2] = { cmd_prefetch(0, 0, 4, 1000),
+				     cmd_experts(0, 0, 1) };
+
+	set_layer(guest, 0, M6NPU_EXPERT_RESIDENT);
+	ok(!run(guest, cmds, 2, 43), "a good table");
+	as->expert_layers = M6NPU_MAX_EXPERT_LAYERS + 1;
+	guest_invalidate(guest);
+	ok(run(guest, cmds, 2, 43) == M6NPU_EXC_BOUNDS &&
+	   guest_status(guest, 43)->cmd_index == 1, "257 layers");
+	as->expert_layers = GUEST_LAYERS;
+	as->experts_per_layer = M6NPU_MAX_EXPERTS_PER_LAYER + 1;
+	guest_invalidate(guest);
+	ok(run(guest, cmds, 2, 43) == M6NPU_EXC_BOUNDS &&
+	   guest_status(guest, 43)->cmd_index == 1, "513 experts in each");
+	as->experts_per_layer = GUEST_LAYER_EXPERTS;
+	guest_invalidate(guest);
+}
+
 /* What the host needs to bring an expert in is time that the job takes. */
 static void test_stall_time(struct guest *guest)
 {
@@ -276,6 +299,9 @@ static void test_hints(struct guest *guest)
 	ok(!run_step(guest, &cmd, 1, 47, 0, M6NPU_STEP_HINTS) &&
 	   guest_read(guest, M6NPU_REG_EXC_TAIL) == tail + 4,
 	   "the register holds where the step says nothing");
+	ok(!run(guest, &cmd, 1, 47) &&
+	   guest_read(guest, M6NPU_REG_EXC_TAIL) == tail + 4,
+	   "a job without a step has not inherited one");
 	guest_write(guest, M6NPU_REG_ROUTER_THRESHOLD, 950);
 	cmd = cmd_experts(2, 62, 2);
 	run(guest, &cmd, 1, 47);
@@ -286,14 +312,15 @@ static void test_hints(struct guest *guest)
 	ok(!run(guest, &cmd, 1, 47), "nor experts that are not");
 }
 
-/* Compute 10 us, then use two experts that take 5 us each to read. */
-static uint64_t use_two(struct guest *guest, bool fetched, uint32_t permille)
+/* Compute for @us, then use two experts that take 5 us each to read. */
+static uint64_t use_two(struct guest *guest, bool fetched, uint32_t permille,
+			uint32_t us)
 {
 	struct m6npu_cmd cmds[3];
 
 	guest_invalidate(guest);
 	cmds[0] = cmd_prefetch(0, 0, fetched ? 2 : 0, 960);
-	cmds[1] = cmd_compute(10);
+	cmds[1] = cmd_compute(us);
 	cmds[2] = cmd_experts(0, 0, 2);
 	run_step(guest, cmds, 3, 48, permille, 0);
 	return job_ns(guest, 48);
@@ -306,20 +333,53 @@ static void test_fetch(struct guest *guest)
 	set_layer(guest, 0, M6NPU_EXPERT_RESIDENT);
 	for (uint32_t i = 0; i < 2; i++)
 		guest_expert(guest, 0, i)->size = BYTES;
-	without = use_two(guest, false, 0);
+	without = use_two(guest, false, 0, 10);
 	bytes = guest_read64(guest, M6NPU_REG_DRAM_BYTES_LO);
-	with = use_two(guest, true, 0);
+	with = use_two(guest, true, 0, 10);
 	bytes = guest_read64(guest, M6NPU_REG_DRAM_BYTES_LO) - bytes;
 	/* Both read 10 us of weights; one while it computed, then SRAM. */
 	ok(without - with > 7500 && without - with < 8500,
 	   "what was copied in time is not read again: %llu ns less",
 	   (unsigned long long)(without - with));
 	ok(bytes == 2 * BYTES, "the same traffic");
-	ok(use_two(guest, true, 1001) == without, "nothing if nothing is likely");
+	ok(use_two(guest, true, 1001, 10) == without,
+	   "nothing if nothing is likely");
 	guest_write(guest, M6NPU_REG_PREFILL_BUFFER,
 		    M6NPU_BAR_SRAM_SIZE - BYTES + 1);
-	ok(use_two(guest, true, 0) == without, "or if there is no room");
+	ok(use_two(guest, true, 0, 10) == without, "or if there is no room");
 	guest_write(guest, M6NPU_REG_PREFILL_BUFFER, 0);
+	without = use_two(guest, false, 0, 0);
+	with = use_two(guest, true, 0, 0);
+	ok(with <= without && with + 4000 > without,
+	   "what is on its way still is waited for: %llu ns less",
+	   (unsigned long long)(without - with));
+}
+
+static void clear_stats(struct guest *guest)
+{
+	memset(guest_stats(guest, 0), 0,
+	       GUEST_LAYERS * sizeof(struct m6npu_layer_stats));
+}
+
+static void test_forget_copy(struct guest *guest)
+{
+	const struct m6npu_layer_stats *stats = guest_stats(guest, 0);
+	struct m6npu_cmd fetch = cmd_prefetch(0, 0, 2, 1000);
+	struct m6npu_cmd use = cmd_experts(0, 0, 2);
+
+	clear_stats(guest);
+	guest_invalidate(guest);
+	run(guest, &fetch, 1, 48);
+	run(guest, &use, 1, 48);
+	ok(stats->prefetches == 2 && stats->sram_hits == 2,
+	   "a later job finds the copies");
+	guest_write(guest, M6NPU_REG_ROUTER_INVALIDATE,
+		    M6NPU_ROUTER_KEY(1, 0, 1));
+	run(guest, &use, 1, 48);
+	ok(stats->sram_hits == 3, "but none that was invalidated");
+	guest_write(guest, M6NPU_REG_AS_INVALIDATE, 1);
+	run(guest, &use, 1, 48);
+	ok(stats->sram_hits == 3, "nor of an address space that was");
 }
 
 /* What jobs said of themselves, and what the layers say of them. */
@@ -334,12 +394,6 @@ static void add_status(struct guest *guest, struct sums *sums, uint64_t fence)
 	sums->hits += status->router_hits;
 	sums->misses += status->router_misses;
 	sums->faults += status->expert_faults;
-}
-
-static void clear_stats(struct guest *guest)
-{
-	memset(guest_stats(guest, 0), 0,
-	       GUEST_LAYERS * sizeof(struct m6npu_layer_stats));
 }
 
 static void test_stats(struct guest *guest)
@@ -475,11 +529,13 @@ int main(void)
 	set_stats(&guest, GUEST_STATS);
 	test_stall(&guest);
 	test_stall_ends(&guest);
+	test_limits(&guest);
 	test_stall_time(&guest);
 	test_router_full(&guest);
 	test_forget(&guest);
 	test_hints(&guest);
 	test_fetch(&guest);
+	test_forget_copy(&guest);
 	test_stats(&guest);
 	test_stats_of_rings(&guest);
 	test_stats_elsewhere(&guest);

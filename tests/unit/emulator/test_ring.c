@@ -255,6 +255,29 @@ static void test_scattered(struct guest *guest)
 	free(text);
 }
 
+/* One large page, again and again: a gigabyte of scattered memory, and more. */
+static void test_scattered_much(struct guest *guest)
+{
+	const uint64_t va = 0x40000000, page = 1ull << M6NPU_LARGE_PAGE_SHIFT;
+	const uint64_t bytes = 33 * page;
+	uint64_t *pgd = (uint64_t *)(guest->ram + GUEST_PGD) + va / page;
+	struct m6npu_region *region = (void *)(guest->ram + GUEST_REGIONS);
+	struct m6npu_cmd cmd = cmd_copy(M6NPU_OPERAND(1, 0),
+					M6NPU_OPERAND(1, bytes), bytes);
+
+	for (unsigned int i = 0; i < 2 * 33; i++)
+		pgd[i] = (GUEST_RAM - page) | M6NPU_PTE_VALID |
+			 M6NPU_PTE_LARGE | M6NPU_PTE_READ | M6NPU_PTE_WRITE;
+	region[1].addr = va;
+	region[1].size = 2 * bytes;
+	guest_invalidate(guest);
+	ok(run(guest, 0, &cmd, 1, 24) == M6NPU_EXC_DMA_ERROR &&
+	   guest_status(guest, 24)->fault_addr == va + bytes,
+	   "too much in all, though neither operand is");
+	memset(pgd, 0, 2 * 33 * sizeof(*pgd));
+	guest_setup_tables(guest);
+}
+
 static void test_reset(struct guest *guest)
 {
 	struct m6npu_cmd cmd = cmd_op(M6NPU_OP_ROPE);
@@ -398,6 +421,7 @@ int main(void)
 	test_bad_entries(&guest);
 	test_bad_commands(&guest);
 	test_scattered(&guest);
+	test_scattered_much(&guest);
 	test_reset(&guest);
 	test_abort(&guest);
 	test_hang(&guest);

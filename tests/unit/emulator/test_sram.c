@@ -74,6 +74,11 @@ static void test_room(void)
 	m6_sram_next_batch(&sram);
 	m6_sram_next_batch(&sram);
 	ok(fetch(c, BYTES), "wrong guesses are not waited for for long");
+	holds(c);
+	m6_sram_next_batch(&sram);
+	fetch(a, BYTES);
+	ok(!fetch(b, ROOM - BYTES + 1) && holds(c),
+	   "nobody makes room that is not enough");
 	m6_sram_resize(&sram, BYTES - 1);
 	ok(!holds(c) && !fetch(a, BYTES), "less room");
 	for (uint16_t i = 0; i < 1000; i++) {

@@ -351,6 +351,30 @@ static void test_combine_rows(void)
 	   !memcmp(before + 2 * 48, dst + 2 * 48, 3 * 48 * 4),
 	   "combine: live rows only");
 	fake_no_step(job);
+	memcpy(before, dst, sizeof(before));
+	random_floats(job->region[WEIGHTS], 5 * 3);
+	job->polls_left = 3;
+	ok(run(&cmd) == M6NPU_EXC_ABORTED &&
+	   memcmp(before + 2 * 48, dst + 2 * 48, 48 * 4) &&
+	   !memcmp(before + 3 * 48, dst + 3 * 48, 2 * 48 * 4),
+	   "combine: cancelled in the middle");
+	job->polls_left = UINT64_MAX;
+}
+
+/* 1 is lost beside 1e8, unless 1e8 has gone before it comes. */
+static void test_combine_order(void)
+{
+	static const float pairs[] = { 1, 1e8f, -1e8f, 1e8f, -1e8f, 1 };
+	const struct moe m = { 2, 3, 8, 1, 32, 0, { 0, 0, 0 }, false };
+	struct m6npu_cmd cmd = moe_combine(&m);
+	const float *dst;
+
+	moe_rows(job, &m);
+	dst = job->region[DST];
+	memcpy(job->region[PAIRS], pairs, sizeof(pairs));
+	for (uint32_t i = 0; i < 6; i++)
+		((float *)job->region[WEIGHTS])[i] = 1;
+	ok(!run(&cmd) && dst[0] == 0 && dst[1] == 1, "combine: by rising j");
 }
 
 int main(void)
@@ -383,6 +407,7 @@ int main(void)
 	test_combine(true);
 	test_combine_refused();
 	test_combine_rows();
+	test_combine_order();
 	fake_destroy(job);
 	m6_exec_destroy(exec);
 	m6_exec_destroy(many);

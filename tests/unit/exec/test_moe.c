@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* MOE_FFN, token by token. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -176,6 +177,35 @@ static void test_price(void)
 	job->in_sram[5] = false;
 }
 
+static bool all_nan(const float *row, uint32_t count, bool nan)
+{
+	for (uint32_t i = 0; i < count; i++) {
+		if (!!isnan(row[i]) != nan)
+			return false;
+	}
+	return true;
+}
+
+/* What the kernels can't hold is not lost on the way, nor shared with others. */
+static void test_garbage(uint8_t type, float factor, const char *what)
+{
+	const struct moe m = { 3, 2, 4, 256, 256, M6NPU_ACT_SILU,
+			       { type, type, type }, false };
+	struct m6npu_cmd cmd = moe_command(&m);
+	float *src, *dst;
+
+	moe_experts(job, &m);
+	moe_rows(job, &m);
+	src = job->region[SRC];
+	dst = job->region[DST];
+	for (uint32_t i = 0; i < m.hidden; i++)
+		src[m.hidden + i] *= isfinite(factor) || !i ? factor : 1;
+	ok(!run(&cmd) && all_nan(dst, m.hidden, false) &&
+	   all_nan(dst + m.hidden, m.hidden, true) &&
+	   all_nan(dst + 2 * m.hidden, m.hidden, false),
+	   "%s: %s makes its row NaN, and no other", weight_name(type), what);
+}
+
 int main(void)
 {
 	static const struct moe moes[] = {
@@ -199,6 +229,14 @@ int main(void)
 		test_moe(&m);
 		m.type[1] = b;
 		test_moe(&m);
+	}
+	for (unsigned int i = 0; i < weight_type_count; i++) {
+		/* Floats have no need of it. */
+		if (weight_types[i] < M6NPU_TYPE_Q4_0)
+			continue;
+		test_garbage(weight_types[i], NAN, "a NaN");
+		test_garbage(weight_types[i], INFINITY, "an infinity");
+		test_garbage(weight_types[i], 1e30f, "an overflow within");
 	}
 	test_passes();
 	test_refused();

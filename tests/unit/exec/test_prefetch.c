@@ -68,6 +68,17 @@ static void test_chosen(void)
 	fake_no_step(job);
 }
 
+static void test_not_a_number(void)
+{
+	struct m6npu_cmd cmd = prefetch_command(2, 2);
+
+	fake_data(job, 0, (int32_t[]){ 5, 9, 5, 9 }, 16);
+	fake_data(job, 1, (float[]){ 0.75f, NAN, NAN, 0.5f }, 16);
+	job->threshold = 500;
+	ok(!run(&cmd) && prefetched(2, (uint32_t[]){ 5, 9 }),
+	   "nor does it take others' chances away");
+}
+
 static void test_off(void)
 {
 	struct m6npu_cmd cmd = prefetch_command(3, 2);
@@ -132,6 +143,7 @@ int main(void)
 	test_off();
 	fake_data(job, 1, some_chances, sizeof(some_chances));
 	test_refused();
+	test_not_a_number();
 	test_many();
 	fake_destroy(job);
 	m6_exec_destroy(exec);

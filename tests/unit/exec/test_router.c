@@ -267,6 +267,31 @@ static void refuse_guess(const struct m6npu_cmd *good, const char *what,
 	ok(run(&cmd) == M6NPU_EXC_ILLEGAL_COMMAND, "%s", what);
 }
 
+/* A job that is aborted does not wait for 65536 rows. */
+static void test_cancelled(bool dry)
+{
+	static const struct routing kinds[] = {
+		{ 16, 4, 0, 1, false, 0 },
+		{ 16, 4, M6NPU_ROUTER_CHANCE, 1, false, 0 },
+	};
+	struct m6_cost cost;
+
+	for (unsigned int i = 0; i < 2; i++) {
+		struct m6npu_cmd cmd = router_command(&kinds[i], 8);
+		float *weights = fake_region(job, 1, 8 * 4 * 4);
+
+		fake_region(job, 0, 8 * 4 * 4);
+		fake_region(job, 2, 8 * 16 * 4);
+		cmd.args.router.among = i ? 2 : 0;
+		job->polls_left = 3;
+		ok(m6_exec_command(exec, job, &cmd, dry, &cost) ==
+		   M6NPU_EXC_ABORTED && weights[2 * 4] != 0 &&
+		   weights[3 * 4] == 0, "cancelled in the middle: %s%s",
+		   i ? "a guess" : "a choice", dry ? ", dry" : "");
+		job->polls_left = UINT64_MAX;
+	}
+}
+
 static void test_guess_refused(void)
 {
 	const struct guess g = { 16, 4, 2, 1, 0 };
@@ -326,6 +351,8 @@ int main(void)
 	test_guess_garbage(1e-45f);
 	test_guess_garbage(1e30f);
 	test_guess_refused();
+	test_cancelled(false);
+	test_cancelled(true);
 	fake_destroy(job);
 	m6_exec_destroy(exec);
 	return done();
