@@ -23,6 +23,18 @@ static void add_layers(yyjson_mut_doc *doc, yyjson_mut_val *root,
 	}
 }
 
+/*
+ * Steps go on meanwhile, and uses were read after @tokens: but no expert worked
+ * on more of them than there were.
+ */
+static uint64_t count_tokens(uint64_t tokens, const uint64_t *uses,
+			     size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		tokens = uses[i] > tokens ? uses[i] : tokens;
+	return tokens;
+}
+
 /* To be freed by the caller; NULL: out of memory. */
 static char *render(const struct npu_model *model, uint64_t tokens,
 		    size_t *bytes)
@@ -39,6 +51,7 @@ static char *render(const struct npu_model *model, uint64_t tokens,
 	uses = calloc(count + 1, sizeof(*uses));
 	if (uses) {
 		npu_model_expert_use(model, uses, count);
+		tokens = count_tokens(tokens, uses, count);
 		yyjson_mut_doc_set_root(doc, root);
 		yyjson_mut_obj_add_str(doc, root, "model", info.name);
 		yyjson_mut_obj_add_uint(doc, root, "tokens", tokens);

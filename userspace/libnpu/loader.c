@@ -171,6 +171,10 @@ static int check_prefetch(const struct npu_model_options *o)
 		return npu_fail(-EINVAL,
 				"the prefetch threshold cannot move between %" PRIu32 " and %" PRIu32 "; give two numbers of 1 to 1000, the lower one first",
 				o->prefetch_low, o->prefetch_high);
+	if (o->prefetch_permille == NPU_PREFETCH_OFF && o->prefetch_low)
+		return npu_fail(-EINVAL,
+				"with prefetching off there is no threshold that could move between %" PRIu32 " and %" PRIu32 "; give one or the other",
+				o->prefetch_low, o->prefetch_high);
 	return 0;
 }
 
@@ -185,7 +189,8 @@ static int init_experts(struct loader *l)
 	};
 
 	/* Else copying to SRAM is all there is, as the device is set. */
-	if (!options.prefetch_permille && m->layout.experts_come)
+	if (!options.prefetch_permille &&
+	    (m->layout.experts_come || options.prefetch_low))
 		options.prefetch_permille = NPU_PREFETCH_DEFAULT;
 	return npu_experts_init(&m->experts, m->pool, m->file, &m->layout,
 				&m->preload, &options);

@@ -143,6 +143,12 @@ static void await(struct worker *w, const struct piece *piece)
 		reap(w);
 }
 
+/* Not an error of this read alone: it can't be done past the page cache. */
+static bool cannot(int result)
+{
+	return result == -EINVAL || result == -EOPNOTSUPP;
+}
+
 static int next_piece(struct npu_pieces *base, const void **data, size_t *size)
 {
 	struct worker *w = (struct worker *)base;
@@ -156,7 +162,7 @@ static int next_piece(struct npu_pieces *base, const void **data, size_t *size)
 	/* This buffer is asked for again once the next piece is taken. */
 	w->taken = k + 1;
 	have = piece->result > 0 ? (size_t)piece->result : 0;
-	if (piece->result < 0)
+	if (cannot(piece->result))
 		w->direct = false;
 	if (have < n)
 		ret = npu_file_pread(w->shards->file, piece_buffer(w, k) + have,

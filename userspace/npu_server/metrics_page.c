@@ -132,8 +132,19 @@ static void render_router(FILE *out, const struct figures *f)
 	      "Entries in use, of all users of the device.");
 }
 
-static void render_experts(FILE *out, const struct npu_model_info *model)
+/* A chance; infinite: none is enough. */
+static double threshold(const struct figures *f)
 {
+	uint32_t permille = f->model.prefetch_permille;
+
+	if (!permille)
+		permille = f->router.threshold_permille;
+	return permille >= NPU_PREFETCH_OFF ? INFINITY : permille * 1e-3;
+}
+
+static void render_experts(FILE *out, const struct figures *f)
+{
+	const struct npu_model_info *model = &f->model;
 	const struct counter list[] = {
 		{ "npu_expert_uses_total", model->expert_uses,
 		  "Experts that a layer of a job worked with." },
@@ -172,10 +183,7 @@ static void render_experts(FILE *out, const struct npu_model_info *model)
 	gauge(out, "npu_expert_hit_ratio",
 	      ratio(model->expert_hits, model->expert_uses),
 	      "Uses of experts that found them in memory.");
-	gauge(out, "npu_expert_prefetch_threshold",
-	      model->prefetch_permille >= NPU_PREFETCH_OFF ?
-		      INFINITY :
-		      model->prefetch_permille * 1e-3,
+	gauge(out, "npu_expert_prefetch_threshold", threshold(f),
 	      "Chance from which experts are read ahead; +Inf: never.");
 	counters(out, list, COUNT(list));
 	head(out, "npu_expert_stall_seconds_total", "counter",
@@ -266,7 +274,7 @@ static char *render(const struct figures *f)
 		return NULL;
 	render_requests(out, &f->own);
 	render_router(out, f);
-	render_experts(out, &f->model);
+	render_experts(out, f);
 	render_layers(out, f);
 	render_device(out, &f->device, &f->model, &f->engine);
 	if (fclose(out)) {

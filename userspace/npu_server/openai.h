@@ -17,7 +17,7 @@ struct api_error {
 	const char *type;	/* "invalid_request_error", ... */
 	const char *code;	/* "context_length_exceeded", ...; NULL: none */
 	char param[64];		/* parameter at fault, "" : none */
-	char message[320];
+	char message[512];
 };
 
 void api_error_set(struct api_error *error, unsigned int status,

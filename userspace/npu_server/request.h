@@ -80,7 +80,7 @@ struct request {
 	uint32_t generated;
 	enum request_finish finish;
 	int error;		/* negative errno with FINISH_ERROR */
-	char error_text[256];
+	char error_text[512];	/* of npu_error(), path and all */
 	struct request_timing timing;
 
 	/* The engine's own. */

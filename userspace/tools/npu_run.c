@@ -121,6 +121,7 @@ static int choice(const char *text, const char *name, const char *const *names)
 
 static void set_threshold(struct npu_model_options *load, const char *text)
 {
+	load->prefetch_permille = load->prefetch_low = load->prefetch_high = 0;
 	if (!strcmp(text, "off"))
 		load->prefetch_permille = NPU_PREFETCH_OFF;
 	else if (npu_chance_parse(text, &load->prefetch_permille) &&

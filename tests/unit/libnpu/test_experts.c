@@ -256,6 +256,43 @@ static void test_truncated(void)
 	trial_end();
 }
 
+/* ---- Larger than a buffer may be ---- */
+
+static uint64_t largest_buffer(void)
+{
+	uint64_t largest = 0;
+	unsigned int i;
+
+	for (i = 0; i < FAKE_BUFFERS; i++)
+		if (fake.buffers[i].handle && fake.buffers[i].size > largest)
+			largest = fake.buffers[i].size;
+	return largest;
+}
+
+static void test_split(void)
+{
+	/* Places of three pages, in buffers of two. */
+	const struct trial_options options = {
+		.bytes = 9000,
+		.budget = 9 * 3 * PLACE,
+	};
+	unsigned int turns, step;
+	bool good = true;
+
+	trial_begin(&options);
+	good = load_all() == 0 && t.e.places.bytes == 3 * PLACE &&
+	       t.layout.chunk == 2 * PLACE;
+	for (step = 0; step < 20 && good; step++) {
+		trial_step(1);
+		good = trial_command(step % LAYERS, pick(TOP, EXPERTS),
+				     &turns) == 0 && trial_table_right();
+	}
+	ok(good && t.always_right && t.e.figures.evictions,
+	   "experts larger than a buffer may be are split");
+	ok(largest_buffer() == t.layout.chunk, "and no buffer is larger");
+	trial_end();
+}
+
 /* ---- Shards of several pieces ---- */
 
 struct arrivals {
@@ -323,6 +360,7 @@ int main(void)
 	test_bind_fails();
 	test_altered();
 	test_truncated();
+	test_split();
 	test_large();
 	return done();
 }

@@ -16,15 +16,21 @@ static int each(void *user, uint64_t bytes)
 	return 0;
 }
 
-static void begin(uint64_t budget)
+static void begin_guessing(uint64_t budget, uint32_t threshold)
 {
 	const struct trial_options options = {
 		.budget = budget,
+		.threshold = threshold,
 		.fallback = true,
 	};
 
 	trial_begin(&options);
 	npu_experts_load(&t.e, false, each, NULL);
+}
+
+static void begin(uint64_t budget)
+{
+	begin_guessing(budget, 0);
 }
 
 static const struct drm_m6npu_expert *entry(uint32_t layer, uint32_t expert)
@@ -135,19 +141,22 @@ static void test_no_room(void)
 	ok(true, "a model may go while they are read");
 }
 
-static void test_random(uint32_t places, unsigned int seed)
+static void test_random(uint32_t places, uint32_t threshold, unsigned int seed)
 {
 	unsigned int turns, step;
 	bool good = true;
 
 	srand(seed);
-	begin(places * PLACE);
+	begin_guessing(places * PLACE, threshold);
 	for (step = 0; step < 80 && good; step++) {
 		trial_step(1);
 		for (uint32_t layer = 0; layer < LAYERS && good; layer++) {
 			int32_t a = rand() % EXPERTS, b = rand() % EXPERTS;
 
 			trial_route(layer, 0, a, b);
+			if (rand() % 2)
+				trial_hint(layer, 1ull << a |
+							  1ull << rand() % 16);
 			if (rand() % 3 == 0)
 				npu_experts_arrived(&t.e);
 			if (rand() % 9 == 0)
@@ -155,13 +164,15 @@ static void test_random(uint32_t places, unsigned int seed)
 			good = trial_command(layer, 1ull << a | 1ull << b,
 					     &turns) == 0 && turns <= 1 &&
 			       trial_table_right();
+			good &= t.e.figures.resident <= places;
 		}
 		npu_experts_end(&t.e);
 	}
 	ok(good && t.always_right,
-	   "%u places: the table names the right bytes (%u fallbacks, %u loads)",
+	   "%u places: the table names the right bytes (%u fallbacks, %u loads, %u ahead)",
 	   places, (unsigned int)t.e.figures.fallbacks,
-	   (unsigned int)t.e.figures.loads);
+	   (unsigned int)t.e.figures.loads,
+	   (unsigned int)t.e.figures.prefetches);
 	trial_end();
 }
 
@@ -176,6 +187,8 @@ int main(void)
 	test_fails();
 	test_no_room();
 	for (i = 0; i < sizeof(places) / sizeof(places[0]); i++)
-		test_random(places[i], i);
+		test_random(places[i], 0, i);
+	for (i = 0; i < sizeof(places) / sizeof(places[0]); i++)
+		test_random(places[i], 850, i);
 	return done();
 }

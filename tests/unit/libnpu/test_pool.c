@@ -459,6 +459,47 @@ static void test_shared_fragmented(void)
 	fake_close(device);
 }
 
+/* What the options for reading ahead come to. */
+static void test_thresholds(void)
+{
+	static const struct {
+		bool on_demand;
+		uint32_t permille, low, high, want;
+		const char *what;
+	} cases[] = {
+		{ false, 0, 0, 0, 0, "all there: the device's own" },
+		{ false, 700, 0, 0, 700, "all there: what is asked for" },
+		{ false, 0, 300, 900, NPU_PREFETCH_DEFAULT,
+		  "all there: the default within limits" },
+		{ true, 0, 0, 0, NPU_PREFETCH_DEFAULT, "the default" },
+		{ true, 0, 300, 700, 700, "limited" },
+		{ true, NPU_PREFETCH_OFF, 0, 0, NPU_PREFETCH_OFF, "none" },
+	};
+	struct npu_device *device;
+	size_t i;
+
+	fake_reset();
+	device = fake_open();
+	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		const struct npu_model_options options = {
+			.size = sizeof(options),
+			.experts_on_demand = cases[i].on_demand,
+			.prefetch_permille = cases[i].permille,
+			.prefetch_low = cases[i].low,
+			.prefetch_high = cases[i].high,
+		};
+		struct npu_model_info info = { 0 };
+		struct npu_model *model = NULL;
+
+		if (!npu_model_load(device, model_path, &options, &model))
+			npu_model_info(model, &info);
+		ok(model && info.prefetch_permille == cases[i].want,
+		   "threshold, %s", cases[i].what);
+		npu_model_free(model);
+	}
+	fake_close(device);
+}
+
 static void test_model_windows(void)
 {
 	struct npu_device *device;
@@ -496,6 +537,7 @@ int main(void)
 	test_shared();
 	test_unsuitable();
 	test_shared_fragmented();
+	test_thresholds();
 	write_model(256 * MIB);
 	test_model_windows();
 	unlink(model_path);

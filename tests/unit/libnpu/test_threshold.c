@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
 /* The threshold for reading ahead. */
+#include <errno.h>
+
+#include <npu/npu.h>
 #include "../tap.h"
 #include "threshold.h"
 
@@ -49,10 +52,40 @@ static void test_moves(void)
 	ok(before - npu_threshold_permille(&t) <= 50, "never far at once");
 }
 
+static void test_options(void)
+{
+	static const struct {
+		uint32_t permille, low, high;
+		const char *what;
+	} bad[] = {
+		{ 1002, 0, 0, "above 1" },
+		{ 0, 700, 300, "limits the wrong way round" },
+		{ 0, 300, 0, "one limit" },
+		{ 0, 0, 700, "the other" },
+		{ 0, 300, 1001, "a limit above 1" },
+		{ NPU_PREFETCH_OFF, 300, 700, "limits of none" },
+	};
+	size_t i;
+
+	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		const struct npu_model_options options = {
+			.size = sizeof(options),
+			.prefetch_permille = bad[i].permille,
+			.prefetch_low = bad[i].low,
+			.prefetch_high = bad[i].high,
+		};
+		struct npu_model *model;
+
+		ok(npu_model_load(NULL, "/none", &options, &model) == -EINVAL,
+		   "%s: %s", bad[i].what, npu_error());
+	}
+}
+
 int main(void)
 {
 	test_fixed();
 	test_limits();
 	test_moves();
+	test_options();
 	return done();
 }

@@ -7,8 +7,8 @@
  * after some tokens of the answer, and "!gone" takes the device away. The
  * tokenizer has a token for DEL that the model has not. A token's expert is its
  * number's lowest bits.
- * FAKE_STEP_MS in the environment makes a step take so long, FAKE_LOAD_MS
- * loading.
+ * FAKE_STEP_MS in the environment makes a step take so long, at its end,
+ * FAKE_LOAD_MS loading.
  */
 #include <errno.h>
 #include <npu/npu.h>
@@ -45,12 +45,12 @@ struct npu_model {
 	uint32_t slots, max_seq;
 	uint32_t permille;	/* threshold for reading ahead */
 	bool fallback, gone;
-	uint64_t uses[LAYERS * EXPERTS];
+	_Atomic uint64_t uses[LAYERS * EXPERTS];
 	struct slot *slot;
 	float logits[OUTS][VOCAB];
 };
 
-static _Thread_local char message[256];
+static _Thread_local char message[512];
 
 const char *npu_version(void)
 {
@@ -61,6 +61,14 @@ const char *npu_error(void)
 {
 	return message;
 }
+
+/* Of the file, in messages. */
+#define LONG_PATH \
+	"/a/folder/with/a/name/that/is/as/long/as/they/come/in/some/stores/of/" \
+	"models/where/whoever/made/it/and/what/it/is/and/each/of/its/parts/and/" \
+	"its/version/and/the/hash/of/all/that/has/a/folder/of/its/own/until/" \
+	"there/is/no/end/to/it/and/one/thinks/that/this/is/the/last/of/them/" \
+	"and/then/comes/the/file/echo.npu"
 
 static int fail(int error, const char *text)
 {
@@ -93,7 +101,7 @@ int npu_router_set(struct npu_device *device, enum npu_router_policy policy)
 
 int npu_router_stats(struct npu_device *device, struct npu_router_stats *stats)
 {
-	*stats = (struct npu_router_stats){ 0 };
+	*stats = (struct npu_router_stats){ .threshold_permille = 950 };
 	return 0;
 }
 
@@ -131,7 +139,7 @@ static uint32_t threshold(const struct npu_model_options *options)
 {
 	uint32_t permille = options->prefetch_permille;
 
-	if (!permille)
+	if (!permille && (options->experts_on_demand || options->prefetch_low))
 		permille = NPU_PREFETCH_DEFAULT;
 	if (options->prefetch_high)
 		permille = clamp(permille, options->prefetch_low,
@@ -339,7 +347,8 @@ static int run(struct npu_model *model, const struct npu_step_token *tokens,
 	}
 	if (model->gone)
 		return fail(-ENODEV, "the device is gone");
-	return fails ? fail(-EIO, "section EXPERT 1/3: cannot read it") : 0;
+	return fails ? fail(-EIO, LONG_PATH ": section 12 (expert 1.3): read error: none; check the disk") :
+		       0;
 }
 
 /* Nothing of a step that failed counts. */
@@ -366,15 +375,16 @@ int npu_model_step(struct npu_model *model, const struct npu_step_token *tokens,
 	uint32_t outs = 0;
 	int err;
 
+	err = run(model, tokens, count, &outs);
+	if (err)
+		undo(model, tokens, count);
+	else
+		count_uses(model, tokens, count);
 	if (ms)
 		nanosleep(&(struct timespec){ .tv_nsec = atol(ms) * 1000000 },
 			  NULL);
-	err = run(model, tokens, count, &outs);
-	if (err) {
-		undo(model, tokens, count);
+	if (err)
 		return err;
-	}
-	count_uses(model, tokens, count);
 	*result = (struct npu_step_result){
 		.logits = model->logits[0],
 		.out_count = outs,

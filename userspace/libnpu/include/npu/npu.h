@@ -268,11 +268,15 @@ struct npu_model_options {
 	/*
 	 * With a budget or on demand: experts that are likely to be needed
 	 * soon, in permille, are read ahead. 0: the default,
-	 * NPU_PREFETCH_DEFAULT; NPU_PREFETCH_OFF: none. Costs time when wrong,
-	 * never a result. Ignored if the model has no guesses in it.
+	 * NPU_PREFETCH_DEFAULT; NPU_PREFETCH_OFF: none. With all experts there
+	 * it is for copies to SRAM only, and 0 is the device's own. Costs time
+	 * when wrong, never a result. Ignored if the model has no guesses.
 	 */
 	uint32_t prefetch_permille;
-	/* Both, if not 0: the threshold moves between them, as it does good. */
+	/*
+	 * Both, if not 0: the threshold moves between them, as it does good.
+	 * Not with NPU_PREFETCH_OFF.
+	 */
 	uint32_t prefetch_low, prefetch_high;
 	/*
 	 * An expert that is not there is replaced by its copy of lower precision
@@ -313,7 +317,8 @@ struct npu_model_info {
 	uint64_t expert_prefetches;	/* those that were read for it, */
 	uint64_t expert_prefetches_used;	/* and those of them that came to use */
 	uint64_t expert_fallbacks;	/* times that a copy of lower precision stood in */
-	uint32_t prefetch_permille;	/* threshold in force; NPU_PREFETCH_OFF: none */
+	/* Threshold in force; 0: the device's own, NPU_PREFETCH_OFF: none. */
+	uint32_t prefetch_permille;
 	bool has_guesses, has_low_experts, has_calibration;
 };
 
