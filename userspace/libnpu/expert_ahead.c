@@ -27,6 +27,8 @@ void npu_experts_hint(struct npu_experts *e,
 
 	if (event->job != e->job || event->layer >= e->layers || !e->hints)
 		return;
+	/* Guesses are of the next layer, and come before this one's experts. */
+	npu_experts_pass(e, event->layer ? event->layer - 1 : 0);
 	for (bit = 0; bit < 64 && event->expert_base < e->experts; bit++) {
 		expert = event->expert_base + bit;
 		if (!(event->mask >> bit & 1) || expert >= e->experts)

@@ -85,7 +85,7 @@ static int bring_in(struct npu_experts *e)
 	return ret ? ret : error;
 }
 
-static int answer(struct npu_experts *e)
+static int answer(struct npu_experts *e, uint32_t layer)
 {
 	int ret;
 
@@ -94,6 +94,7 @@ static int answer(struct npu_experts *e)
 	ret = npu_experts_drive_out(e);
 	if (ret)
 		return ret;
+	npu_experts_pass(e, layer);
 	return e->low.size ? npu_experts_stand_in(e) : bring_in(e);
 }
 
@@ -119,7 +120,7 @@ int npu_experts_fault(struct npu_experts *e,
 		npu_experts_untake(e);
 	if (ret || !e->count)
 		return ret;
-	ret = answer(e);
+	ret = answer(e, event->layer);
 	atomic_fetch_add(&e->figures.stall_ns, now_ns() - start);
 	return ret;
 }

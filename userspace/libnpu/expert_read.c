@@ -90,6 +90,22 @@ bool npu_experts_reclaim(struct npu_experts *e)
 
 /* ---- What nobody waits for ---- */
 
+void npu_experts_pass(struct npu_experts *e, uint32_t layer)
+{
+	const struct npu_places *p = &e->places;
+	uint32_t place, k;
+
+	for (place = 0; e->shards && place < p->count; place++) {
+		k = p->holders[place];
+		if (k == NPU_NOWHERE || k / e->experts >= layer ||
+		    !p->uses[k].coming || !e->list[k].ahead ||
+		    !npu_shards_drop(e->shards, &e->reads[place].shard))
+			continue;
+		e->list[k].ahead = 0;
+		npu_places_give(&e->places, k);
+	}
+}
+
 int npu_experts_fd(const struct npu_experts *e)
 {
 	return e->shards ? npu_shards_fd(e->shards) : -1;

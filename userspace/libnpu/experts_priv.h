@@ -57,6 +57,8 @@ int npu_experts_read_done(struct npu_experts *e, uint32_t k);
  * an error it has no place, and npu_error() tells if it is to @say so.
  */
 int npu_experts_await(struct npu_experts *e, uint32_t k, bool say);
+/* The step has come to @layer: guesses for those before it are not read now. */
+void npu_experts_pass(struct npu_experts *e, uint32_t layer);
 /* Takes a place from one that nobody waits for; false: there is none. */
 bool npu_experts_reclaim(struct npu_experts *e);
 

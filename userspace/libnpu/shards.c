@@ -1,21 +1,11 @@
 // SPDX-License-Identifier: MIT
 /*
- * Reading of sections by several threads. They take what is urgent first; what
- * is done waits on a list, of which an eventfd tells, until it is asked for.
- *
- * A thread takes one section at a time and reads it by an io_uring of its own,
- * a few pieces ahead of the one that it hashes and decodes. Reads go past the
- * page cache where the file system can do that, into pages of ours: not
- * straight into place, because device memory is mapped without pages that
- * direct I/O could hold, and because bytes are to be hashed where the file's
- * owner cannot change them any more.
- *
- * What the ring cannot do, or could do only in part, is done by pread(2): file
- * systems without direct I/O, systems without io_uring, and the error messages.
+ * Reading of sections by several threads. They take what is urgent first, also
+ * in the middle of what is not; what is done waits on a list, of which an eventfd
+ * tells, until it is asked for.
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <liburing.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -26,33 +16,17 @@
 
 #include <npu/npu.h>
 #include "error.h"
-#include "npu_file_priv.h"
+#include "shard_reader.h"
 #include "shards.h"
 
-#define PIECE_BYTES	(512u << 10)
-#define PIECES_AHEAD	4
 #define MAX_WORKERS	4
-/* What direct I/O wants everywhere; sections begin at multiples of it. */
-#define ALIGN		NPU_FILE_ALIGN
-
-enum piece_state { PIECE_IDLE, PIECE_UNDER_WAY, PIECE_READ };
-
-struct piece {
-	enum piece_state state;
-	int result;
-};
 
 struct worker {
-	struct npu_pieces base;
+	struct npu_shard_reader reader;	/* first, so that it leads here */
+	struct npu_shard_reader between;	/* for what is urgent meanwhile */
+	struct npu_shard *shard;	/* what the first one reads */
 	struct npu_shards *shards;
 	pthread_t thread;
-	struct io_uring ring;
-	bool has_ring, direct;
-	char *buffer;			/* PIECES_AHEAD pieces */
-	struct piece pieces[PIECES_AHEAD];
-	/* Of the section that is read. */
-	uint64_t begin, end;
-	uint32_t asked, taken;		/* pieces */
 };
 
 struct npu_shards {
@@ -65,131 +39,9 @@ struct npu_shards {
 	pthread_mutex_t lock;		/* guards the following */
 	pthread_cond_t work, arrival;
 	struct npu_shard_list urgent, later, done;
+	uint32_t pressing;		/* urgent ones that are not done */
 	bool ending;
 };
-
-/* ---- Pieces of one section ---- */
-
-static uint64_t piece_begin(const struct worker *w, uint32_t k)
-{
-	return w->begin + (uint64_t)k * PIECE_BYTES;
-}
-
-static size_t piece_bytes(const struct worker *w, uint32_t k)
-{
-	uint64_t left = w->end - piece_begin(w, k);
-
-	return left < PIECE_BYTES ? left : PIECE_BYTES;
-}
-
-static char *piece_buffer(const struct worker *w, uint32_t k)
-{
-	return w->buffer + (size_t)(k % PIECES_AHEAD) * PIECE_BYTES;
-}
-
-static void ask(struct worker *w, uint32_t k)
-{
-	struct piece *piece = &w->pieces[k % PIECES_AHEAD];
-	size_t n = piece_bytes(w, k);
-	struct io_uring_sqe *sqe;
-	int fd = w->direct ? w->shards->direct_fd :
-			     npu_file_fd(w->shards->file);
-
-	/* Nothing done yet: pread(2) it is, unless the ring takes it. */
-	*piece = (struct piece){ .state = PIECE_READ };
-	sqe = w->has_ring ? io_uring_get_sqe(&w->ring) : NULL;
-	if (!sqe)
-		return;
-	if (w->direct)
-		n = (n + ALIGN - 1) / ALIGN * ALIGN;
-	io_uring_prep_read(sqe, fd, piece_buffer(w, k), (unsigned int)n,
-			   piece_begin(w, k));
-	io_uring_sqe_set_data64(sqe, k % PIECES_AHEAD);
-	piece->state = PIECE_UNDER_WAY;
-}
-
-static void ask_ahead(struct worker *w)
-{
-	uint32_t first = w->asked;
-
-	while (w->asked < w->taken + PIECES_AHEAD &&
-	       piece_begin(w, w->asked) < w->end)
-		ask(w, w->asked++);
-	if (w->has_ring && w->asked != first)
-		io_uring_submit(&w->ring);
-}
-
-/*
- * Errors here are of the moment (EINTR, EAGAIN, EBUSY), and what is under way
- * is to be waited for in any case: it writes to our buffer.
- */
-static void reap(struct worker *w)
-{
-	struct io_uring_cqe *cqe;
-
-	io_uring_submit_and_wait(&w->ring, 1);
-	while (!io_uring_peek_cqe(&w->ring, &cqe)) {
-		struct piece *piece = &w->pieces[io_uring_cqe_get_data64(cqe)];
-
-		piece->state = PIECE_READ;
-		piece->result = cqe->res;
-		io_uring_cqe_seen(&w->ring, cqe);
-	}
-}
-
-static void await(struct worker *w, const struct piece *piece)
-{
-	while (piece->state == PIECE_UNDER_WAY)
-		reap(w);
-}
-
-/* Not an error of this read alone: it can't be done past the page cache. */
-static bool cannot(int result)
-{
-	return result == -EINVAL || result == -EOPNOTSUPP;
-}
-
-static int next_piece(struct npu_pieces *base, const void **data, size_t *size)
-{
-	struct worker *w = (struct worker *)base;
-	uint32_t k = w->taken;
-	struct piece *piece = &w->pieces[k % PIECES_AHEAD];
-	size_t n = piece_bytes(w, k), have;
-	int ret = 0;
-
-	ask_ahead(w);
-	await(w, piece);
-	/* This buffer is asked for again once the next piece is taken. */
-	w->taken = k + 1;
-	have = piece->result > 0 ? (size_t)piece->result : 0;
-	if (cannot(piece->result))
-		w->direct = false;
-	if (have < n)
-		ret = npu_file_pread(w->shards->file, piece_buffer(w, k) + have,
-				     n - have, piece_begin(w, k) + have);
-	piece->state = PIECE_IDLE;
-	*data = piece_buffer(w, k);
-	*size = n;
-	return ret;
-}
-
-static int read_shard(struct worker *w, struct npu_shard *shard)
-{
-	const struct npu_section *s =
-		npu_file_section(w->shards->file, shard->section);
-	uint32_t k;
-	int ret;
-
-	w->begin = s->offset;
-	w->end = s->offset + s->stored_bytes;
-	w->asked = w->taken = 0;
-	ret = npu_file_decode_section(w->shards->file, shard->section, &w->base,
-				      shard->dst, shard->cap);
-	/* After an error some are still on their way to the buffer. */
-	for (k = 0; k < PIECES_AHEAD; k++)
-		await(w, &w->pieces[k]);
-	return ret;
-}
 
 /* ---- Threads ---- */
 
@@ -200,6 +52,13 @@ static struct npu_shard_list *list_of(struct npu_shards *shards,
 	if (shard->state == NPU_SHARD_DONE)
 		return &shards->done;
 	return shard->urgent ? &shards->urgent : &shards->later;
+}
+
+/* Urgent ones are pressing until they are done, or given up. */
+static void press(struct npu_shards *shards, int by)
+{
+	shards->pressing += by;
+	pthread_cond_broadcast(&shards->work);
 }
 
 static void put(struct npu_shards *shards, struct npu_shard *shard,
@@ -232,33 +91,53 @@ static void tell(const struct npu_shards *shards)
 		continue;
 }
 
-static void work_off(struct npu_shards *shards, struct worker *w,
+static void work_off(struct npu_shards *shards, struct npu_shard_reader *reader,
 		     struct npu_shard *shard)
 {
 	int ret;
 
 	take(shards, shard, NPU_SHARD_BEGUN);
 	pthread_mutex_unlock(&shards->lock);
-	ret = read_shard(w, shard);
+	ret = npu_shard_reader_read(reader, shard->section, shard->dst,
+				    shard->cap);
 	shard->message = ret ? strdup(npu_error()) : NULL;
 	shard->error = ret;
 	pthread_mutex_lock(&shards->lock);
+	if (shard->urgent)
+		press(shards, -1);
 	put(shards, shard, NPU_SHARD_DONE);
 	tell(shards);
 	pthread_cond_broadcast(&shards->arrival);
+}
+
+/* What is not urgent waits for all that is, or helps. */
+static void give_way(struct npu_shard_reader *reader)
+{
+	struct worker *w = (struct worker *)reader;
+	struct npu_shards *shards = w->shards;
+	struct npu_shard *first;
+
+	pthread_mutex_lock(&shards->lock);
+	while (!w->shard->urgent && shards->pressing && !shards->ending) {
+		first = TAILQ_FIRST(&shards->urgent);
+		if (first)
+			work_off(shards, &w->between, first);
+		else
+			pthread_cond_wait(&shards->work, &shards->lock);
+	}
+	pthread_mutex_unlock(&shards->lock);
 }
 
 static void *worker_main(void *opaque)
 {
 	struct worker *w = opaque;
 	struct npu_shards *shards = w->shards;
-	struct npu_shard *shard;
 
 	pthread_mutex_lock(&shards->lock);
 	while (!shards->ending) {
-		shard = first_waiting(shards);
-		if (shard)
-			work_off(shards, w, shard);
+		w->shard = first_waiting(shards);
+		if (w->shard)
+			work_off(shards, &w->reader, w->shard);
 		else
 			pthread_cond_wait(&shards->work, &shards->lock);
 	}
@@ -268,32 +147,41 @@ static void *worker_main(void *opaque)
 
 static void clear_worker(struct worker *w)
 {
-	if (w->has_ring)
-		io_uring_queue_exit(&w->ring);
-	npu_pieces_clear(&w->base);
-	free(w->buffer);
+	npu_shard_reader_clear(&w->reader);
+	npu_shard_reader_clear(&w->between);
+}
+
+static int init_worker(struct npu_shards *shards, struct worker *w)
+{
+	int ret;
+
+	w->shards = shards;
+	ret = npu_shard_reader_init(&w->reader, shards->file,
+				    shards->direct_fd);
+	if (!ret)
+		ret = npu_shard_reader_init(&w->between, shards->file,
+					    shards->direct_fd);
+	w->reader.pause = give_way;
+	return ret;
 }
 
 static int start_worker(struct npu_shards *shards)
 {
 	struct worker *w = &shards->workers[shards->worker_count];
-	int ret;
+	int ret, error;
 
-	w->shards = shards;
-	w->base.next = next_piece;
-	w->buffer = aligned_alloc(ALIGN, (size_t)PIECES_AHEAD * PIECE_BYTES);
-	if (!w->buffer)
-		return npu_fail_memory();
-	w->has_ring = !io_uring_queue_init(PIECES_AHEAD, &w->ring, 0);
-	w->direct = w->has_ring && shards->direct_fd >= 0;
-	ret = pthread_create(&w->thread, NULL, worker_main, w);
-	if (ret) {
-		clear_worker(w);
-		return npu_fail(-ret, "cannot start a thread: %s",
-				strerror(ret));
+	ret = init_worker(shards, w);
+	if (!ret) {
+		error = pthread_create(&w->thread, NULL, worker_main, w);
+		if (error)
+			ret = npu_fail(-error, "cannot start a thread: %s",
+				       strerror(error));
 	}
-	shards->worker_count++;
-	return 0;
+	if (ret)
+		clear_worker(w);
+	else
+		shards->worker_count++;
+	return ret;
 }
 
 /* The program's signals are for its own threads. */
@@ -393,7 +281,8 @@ void npu_shards_ask(struct npu_shards *shards, struct npu_shard *shard,
 	shard->urgent = urgent;
 	pthread_mutex_lock(&shards->lock);
 	put(shards, shard, NPU_SHARD_WAITING);
-	pthread_cond_signal(&shards->work);
+	/* All: one that stands still has no use for what is not urgent. */
+	press(shards, urgent);
 	pthread_mutex_unlock(&shards->lock);
 }
 
@@ -415,11 +304,14 @@ struct npu_shard *npu_shards_next(struct npu_shards *shards)
 
 static void hurry(struct npu_shards *shards, struct npu_shard *shard)
 {
-	if (shard->state != NPU_SHARD_WAITING || shard->urgent)
+	if (shard->state == NPU_SHARD_DONE || shard->urgent)
 		return;
-	take(shards, shard, NPU_SHARD_IDLE);
+	if (shard->state == NPU_SHARD_WAITING)
+		TAILQ_REMOVE(&shards->later, shard, link);
 	shard->urgent = true;
-	put(shards, shard, NPU_SHARD_WAITING);
+	if (shard->state == NPU_SHARD_WAITING)
+		TAILQ_INSERT_TAIL(&shards->urgent, shard, link);
+	press(shards, 1);
 }
 
 void npu_shards_await(struct npu_shards *shards, struct npu_shard *shard)
@@ -440,6 +332,8 @@ bool npu_shards_drop(struct npu_shards *shards, struct npu_shard *shard)
 	waiting = shard->state == NPU_SHARD_WAITING;
 	if (waiting)
 		take(shards, shard, NPU_SHARD_IDLE);
+	if (waiting && shard->urgent)
+		press(shards, -1);
 	pthread_mutex_unlock(&shards->lock);
 	return waiting;
 }

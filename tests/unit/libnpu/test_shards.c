@@ -7,6 +7,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <liburing.h>
+#include <poll.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -279,6 +281,106 @@ static void test_early_end(void)
 	close_shards();
 }
 
+/* ---- What is urgent, in the middle of what is not ---- */
+
+/* Reads of held shards are answered when they are let go. */
+static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t gate_moved = PTHREAD_COND_INITIALIZER;
+static bool held[SHARDS], asked[SHARDS];
+
+static unsigned int shard_at(uint64_t offset)
+{
+	unsigned int k = SHARDS;
+
+	while (k-- > 1)
+		if (offset >= b.sections[list[k].section].offset)
+			break;
+	return k;
+}
+
+static int hold(const struct io_uring_sqe *sqe)
+{
+	unsigned int k = shard_at(sqe->off);
+
+	pthread_mutex_lock(&gate);
+	asked[k] = true;
+	pthread_cond_broadcast(&gate_moved);
+	while (held[k])
+		pthread_cond_wait(&gate_moved, &gate);
+	pthread_mutex_unlock(&gate);
+	return read_for(sqe);
+}
+
+static void set_held(unsigned int first, unsigned int end, bool on)
+{
+	pthread_mutex_lock(&gate);
+	for (; first < end; first++) {
+		held[first] = on;
+		asked[first] &= !on;
+	}
+	pthread_cond_broadcast(&gate_moved);
+	pthread_mutex_unlock(&gate);
+}
+
+static void await_asked(unsigned int k)
+{
+	pthread_mutex_lock(&gate);
+	while (!asked[k])
+		pthread_cond_wait(&gate_moved, &gate);
+	pthread_mutex_unlock(&gate);
+}
+
+static struct npu_shard *next_done(void)
+{
+	struct pollfd fd = { npu_shards_fd(shards), POLLIN, 0 };
+	struct npu_shard *shard;
+
+	while (!(shard = npu_shards_next(shards)))
+		poll(&fd, 1, -1);
+	return shard;
+}
+
+/* All threads have something that is not urgent to read. */
+static void test_interrupted(void)
+{
+	unsigned int k, good = 0;
+
+	answer = hold;
+	open_shards();
+	set_held(0, SHARDS, true);
+	for (k = 0; k < SHARDS - 1; k++)
+		npu_shards_ask(shards, &list[k], false);
+	await_asked(0);
+	await_asked(1);
+	npu_shards_ask(shards, &list[SHARDS - 1], true);
+	set_held(0, SHARDS, false);
+	ok(next_done() == &list[SHARDS - 1], "what is urgent is there first");
+	for (k = 0; k < SHARDS - 1; k++)
+		next_done();
+	for (k = 0; k < SHARDS; k++)
+		good_one(&good, &list[k]);
+	ok(good == SHARDS, "and all have the right bytes");
+	close_shards();
+}
+
+static void test_hurried(void)
+{
+	open_shards();
+	set_held(0, 2, true);
+	npu_shards_ask(shards, &list[0], false);
+	await_asked(0);
+	npu_shards_ask(shards, &list[1], true);
+	await_asked(1);
+	set_held(0, 1, false);
+	npu_shards_await(shards, &list[0]);
+	ok(!list[0].error, "what stood still goes on when it is waited for");
+	ok(!npu_shards_next(shards), "though something urgent is not there");
+	set_held(1, 2, false);
+	npu_shards_await(shards, &list[1]);
+	close_shards();
+	answer = NULL;
+}
+
 int main(void)
 {
 	uint32_t k;
@@ -298,6 +400,8 @@ int main(void)
 	close_shards();
 	test_ring();
 	test_early_end();
+	test_interrupted();
+	test_hurried();
 	for (k = 0; k < SHARDS; k++)
 		free(list[k].dst);
 	unlink(path);
