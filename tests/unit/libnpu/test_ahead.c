@@ -157,6 +157,42 @@ static void test_on_demand(void)
 	trial_end();
 }
 
+/* How many of a layer are there, or on their way. */
+static unsigned int placed(uint32_t layer)
+{
+	unsigned int count = 0, k;
+
+	for (k = 0; k < EXPERTS; k++)
+		count += t.e.places.uses[layer * EXPERTS + k].place !=
+			 NPU_NOWHERE;
+	return count;
+}
+
+/* Threads hold some, and the others wait for a thread. */
+static void test_passed(void)
+{
+	const struct trial_options options = {
+		.on_demand = true,
+		.threshold = 850,
+	};
+
+	trial_begin(&options);
+	trial_step(1);
+	gates_close();
+	trial_hint(1, 0xfff);
+	gates_wait(2);
+	trial_hint(2, 0xfff);
+	ok(placed(1) == EXPERTS && placed(2) == EXPERTS,
+	   "guesses wait while the layer before may need experts");
+	trial_hint(3, 1);
+	ok(placed(1) < EXPERTS && placed(2) == EXPERTS,
+	   "those of a layer that has passed are not begun");
+	gates_open_on_await();
+	ok(trial_fault(3, 1) == 0 && placed(2) < EXPERTS && t.always_right,
+	   "nor when a job waits further on");
+	trial_end();
+}
+
 /* ---- Faults meanwhile ---- */
 
 static void test_fault_joins(void)
@@ -503,6 +539,7 @@ int main(void)
 	test_off();
 	test_least();
 	test_on_demand();
+	test_passed();
 	test_fault_joins();
 	test_fault_needs_places();
 	test_order();
