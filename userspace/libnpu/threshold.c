@@ -2,13 +2,14 @@
 /*
  * The threshold for reading ahead, which moves as reading does good.
  *
- * An expert that nobody needed raises it, one that was waited for lowers it. A
- * wait holds up a job, a read in vain only storage: so the one moves it further.
+ * An expert that nobody needed raises it, one that was waited for lowers it. Free
+ * places are few: a read in vain takes one from several guesses that would have
+ * come true, and so moves it further.
  */
 #include "threshold.h"
 
 /* Permille for each expert, and in one step at most. */
-#define WASTED_PERMILLE	4.0
+#define WASTED_PERMILLE	16.0
 #define MISSED_PERMILLE	8.0
 #define MOST_PERMILLE	50.0
 
