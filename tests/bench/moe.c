@@ -35,7 +35,7 @@ static const struct variant {
 	{ "LRU", M6NPU_ROUTER_LRU, false, "0.95", 950, 0, 0 },
 	{ "LRU", M6NPU_ROUTER_LRU, false, "0.85", 850, 0, 0 },
 	{ "LRU", M6NPU_ROUTER_LRU, false, "0.5", 500, 0, 0 },
-	{ "LRU", M6NPU_ROUTER_LRU, false, "0.3..0.7", 700, 300, 700 },
+	{ "LRU", M6NPU_ROUTER_LRU, false, "adaptive", 700, 300, 700 },
 };
 
 static const struct share {

@@ -188,6 +188,9 @@ TEST_F_TIMEOUT(expert_crowd, killed, 240)
 		if (!self->child[i])
 			_exit(work(self->board, i));
 	}
+	/* All have tables by then. */
+	for (unsigned int i = 0; i < victim; i++)
+		EXPECT_TRUE(goes_on(self->board, i, 1));
 	for (int kills = 0; kills < 5; kills++) {
 		self->child[victim] = fork();
 		ASSERT_LE(0, self->child[victim]);
