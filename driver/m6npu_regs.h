@@ -580,7 +580,8 @@ struct m6npu_cmd {
 			__le32 experts;
 			__le32 k;
 			__le32 flags;
-			__le32 scale;	/* F32 bits, of the weights; 0 = 1.0, not with ROUTER_CHANCE */
+			/* F32 bits, of the weights; 0 = 1.0, but not of chances */
+			__le32 scale;
 			__le32 among;	/* ROUTER_CHANCE, else 0 */
 		} router;
 		struct {

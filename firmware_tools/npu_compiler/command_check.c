@@ -258,10 +258,13 @@ static int check_router_kind(const struct m6npu_cmd *cmd)
 				    among, cmd->args.router.experts);
 		if (cmd->operand[3] != M6NPU_OPERAND_NONE)
 			return fail("a guess with a selection bias");
-		if (cmd->args.router.scale > MAX_FLOAT_BITS)
+		if (!cmd->args.router.scale ||
+		    cmd->args.router.scale > MAX_FLOAT_BITS)
 			return fail("chances over a spread that is no number above 0");
 		return 0;
 	}
+	if (cmd->args.router.k > MAX_ROUTED)
+		return fail("%u choices of a token", cmd->args.router.k);
 	if (among || flags & ~(M6NPU_ROUTER_SIGMOID |
 			       M6NPU_ROUTER_RENORMALIZE))
 		return fail("routing with flags %#x among %u", flags, among);
@@ -274,7 +277,7 @@ static int check_router(const struct check *check)
 	uint32_t experts = cmd->args.router.experts, k = cmd->args.router.k;
 
 	if (!dimension(experts, M6NPU_MAX_EXPERTS_PER_LAYER) ||
-	    !dimension(k, experts) || k > MAX_ROUTED)
+	    !dimension(k, experts))
 		return fail("routing to %u of %u experts", k, experts);
 	if (check_router_kind(cmd))
 		return -1;
@@ -287,8 +290,8 @@ static int check_router(const struct check *check)
 	return check_rows(check, 3, 1, experts, experts, false);
 }
 
-/* Bytes of an expert of the command's shape, 0 if it has none. */
-static uint64_t expert_bytes(const struct m6npu_cmd *cmd)
+uint64_t command_expert_bytes(const struct m6npu_cmd *cmd,
+			      const uint8_t type[3])
 {
 	uint64_t hidden = cmd->args.moe.hidden, ffn = cmd->args.moe.ffn;
 	uint64_t bytes = 0;
@@ -297,12 +300,12 @@ static uint64_t expert_bytes(const struct m6npu_cmd *cmd)
 	if (!dimension(hidden, MAX_EXPERT_DIM) ||
 	    !dimension(ffn, MAX_EXPERT_DIM))
 		return 0;
-	for (i = 1; i <= 3; i++) {
-		if (!weight_row_is_whole(cmd->type[i], i < 3 ? hidden : ffn))
+	for (i = 0; i < 3; i++) {
+		if (!weight_row_is_whole(type[i], i < 2 ? hidden : ffn))
 			return 0;
-		bytes = align_up(bytes, M6NPU_EXPERT_ALIGN) + (i < 3 ?
-			ffn * weight_row_bytes(cmd->type[i], hidden) :
-			hidden * weight_row_bytes(cmd->type[i], ffn));
+		bytes = align_up(bytes, M6NPU_EXPERT_ALIGN) + (i < 2 ?
+			ffn * weight_row_bytes(type[i], hidden) :
+			hidden * weight_row_bytes(type[i], ffn));
 	}
 	return bytes;
 }
@@ -338,7 +341,7 @@ static int check_moe(const struct check *check)
 	const struct npu_runtime *r = check->runtime;
 	const struct m6npu_cmd *cmd = check->cmd;
 	uint32_t k = cmd->args.moe.k, hidden = cmd->args.moe.hidden;
-	uint64_t bytes = expert_bytes(cmd);
+	uint64_t bytes = command_expert_bytes(cmd, &cmd->type[1]);
 
 	if (cmd->layer >= r->expert_layers ||
 	    cmd->args.moe.experts != r->experts || !dimension(k, MAX_ROUTED) ||
@@ -381,7 +384,7 @@ static int check_prefetch(const struct check *check)
 		return fail("a reserved field is not zero");
 	if (cmd->layer >= check->runtime->expert_layers ||
 	    cmd->args.moe.experts != check->runtime->experts ||
-	    !dimension(k, MAX_ROUTED) || k > check->runtime->experts)
+	    !dimension(k, check->runtime->experts))
 		return fail("layer %u with %u of %u experts does not fit the expert table",
 			    cmd->layer, k, cmd->args.moe.experts);
 	return check_rows(check, 0, check->rows, k, k, false) ||

@@ -15,4 +15,8 @@ const char *command_name(uint8_t opcode);
 int command_check(const struct m6npu_cmd *cmd, uint32_t tile,
 		  const struct npu_runtime *runtime);
 
+/* Of an expert of MOE_FFN's shape, matrices of @type; 0: there can be none. */
+uint64_t command_expert_bytes(const struct m6npu_cmd *cmd,
+			      const uint8_t type[3]);
+
 #endif

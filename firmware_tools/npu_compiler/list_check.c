@@ -11,6 +11,7 @@ struct state {
 	bool is_covered[M6NPU_MAX_EXPERTS_PER_LAYER];
 	bool routed[M6NPU_MAX_EXPERT_LAYERS];
 	bool guessed[M6NPU_MAX_EXPERT_LAYERS];
+	bool worked[M6NPU_MAX_EXPERT_LAYERS];
 };
 
 static bool grouped(const struct m6npu_cmd *cmd)
@@ -69,6 +70,19 @@ static int cover(struct state *state, const struct m6npu_cmd *cmd)
 	return 0;
 }
 
+/* In all but their members, and the room for them. */
+static bool same_work(const struct m6npu_cmd *a, const struct m6npu_cmd *b)
+{
+	return a->layer == b->layer && a->flags == b->flags &&
+	       a->args.moe.rows == b->args.moe.rows &&
+	       a->args.moe.k == b->args.moe.k &&
+	       a->args.moe.hidden == b->args.moe.hidden &&
+	       a->args.moe.ffn == b->args.moe.ffn &&
+	       a->args.moe.act == b->args.moe.act &&
+	       !memcmp(a->type, b->type, sizeof(a->type)) &&
+	       !memcmp(a->operand, b->operand, 3 * sizeof(a->operand[0]));
+}
+
 static int check_group(struct state *state, const struct m6npu_cmd *cmd)
 {
 	const struct m6npu_cmd *first = state->group;
@@ -77,13 +91,22 @@ static int check_group(struct state *state, const struct m6npu_cmd *cmd)
 		state->group = cmd;
 		state->covered = 0;
 		memset(state->is_covered, 0, sizeof(state->is_covered));
-	} else if (cmd->layer != first->layer ||
-		   cmd->args.moe.k != first->args.moe.k ||
-		   memcmp(cmd->operand, first->operand,
-			  3 * sizeof(cmd->operand[0]))) {
+	} else if (!same_work(cmd, first)) {
 		return fail("not of the group before it, which is not combined");
 	}
 	return cover(state, cmd);
+}
+
+/* All experts of a layer are through. */
+static int check_work(struct state *state, uint32_t layer)
+{
+	/* Before 1.1, IO kept nothing of routing, and no rule was about it. */
+	if (!state->runtime->routed_offset)
+		return 0;
+	if (state->worked[layer])
+		return fail("the experts of layer %u work twice", layer);
+	state->worked[layer] = true;
+	return 0;
 }
 
 static int check_combine(struct state *state, const struct m6npu_cmd *cmd)
@@ -91,6 +114,8 @@ static int check_combine(struct state *state, const struct m6npu_cmd *cmd)
 	const struct m6npu_cmd *group = state->group;
 
 	if (!group || cmd->operand[1] != group->operand[0] ||
+	    (cmd->flags ^ group->flags) & M6NPU_CMD_OUT_ROWS ||
+	    cmd->args.moe.rows != group->args.moe.rows ||
 	    cmd->args.moe.k != group->args.moe.k ||
 	    cmd->args.moe.hidden != group->args.moe.hidden)
 		return fail("combines what no group has made");
@@ -98,7 +123,7 @@ static int check_combine(struct state *state, const struct m6npu_cmd *cmd)
 		return fail("combines the work of %u of %u experts",
 			    state->covered, state->runtime->experts);
 	state->group = NULL;
-	return 0;
+	return check_work(state, group->layer);
 }
 
 /* Where IO has what a layer, or a guess about it, chose. */
@@ -151,7 +176,6 @@ static int check_guess(struct state *state, const struct m6npu_cmd *cmd)
 
 static int check_one(struct state *state, const struct m6npu_cmd *cmd)
 {
-	/* Before 1.1, IO kept nothing of this. */
 	bool kept = state->runtime->routed_offset;
 
 	switch (cmd->opcode) {
@@ -166,7 +190,8 @@ static int check_one(struct state *state, const struct m6npu_cmd *cmd)
 							     cmd->layer)))
 			return fail("its ids are not those that layer %u was routed to",
 				    cmd->layer);
-		return grouped(cmd) ? check_group(state, cmd) : 0;
+		return grouped(cmd) ? check_group(state, cmd) :
+				      check_work(state, cmd->layer);
 	case M6NPU_OP_MOE_COMBINE:
 		return check_combine(state, cmd);
 	default:
@@ -184,8 +209,8 @@ static int check_end(const struct state *state)
 	if (!r->routed_offset)
 		return 0;
 	for (i = 0; i < r->expert_layers; i++) {
-		if (!state->routed[i])
-			return fail("the list ends, and layer %u is not routed",
+		if (!state->worked[i])
+			return fail("the list ends, and the experts of layer %u do nothing",
 				    i);
 		if (i && r->guesses && !state->guessed[i])
 			return fail("the list ends, and nobody guesses about layer %u",
@@ -199,6 +224,13 @@ int list_check(const struct command_array *list,
 {
 	struct state state = { list->runtime, members };
 
+	*at = 0;
+	if (list->runtime->expert_layers > M6NPU_MAX_EXPERT_LAYERS ||
+	    list->runtime->experts > M6NPU_MAX_EXPERTS_PER_LAYER)
+		return fail("%u layers of %u experts, and the NPU takes %u of %u",
+			    list->runtime->expert_layers,
+			    list->runtime->experts, M6NPU_MAX_EXPERT_LAYERS,
+			    M6NPU_MAX_EXPERTS_PER_LAYER);
 	for (*at = 0; *at < list->count; ++*at)
 		if (check_one(&state, &list->cmds[*at]))
 			return -1;

@@ -177,7 +177,8 @@ static int open_file(const char *path, struct tensor_set *set)
 	void *map = MAP_FAILED;
 	int fd;
 
-	fd = open(path, O_RDONLY | O_CLOEXEC);
+	/* O_NONBLOCK: a FIFO must not hang us before fstat() says so. */
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (fd < 0)
 		return fail("cannot read %s: %s", path, strerror(errno));
 	if (!fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_size)

@@ -68,14 +68,16 @@ int temporary_open(const char *path, char **temporary)
 	umask(mask);
 	watch_for_end();
 	*temporary = xasprintf("%s.XXXXXX", path);
+	/* Before it is there: a signal may come right behind mkstemp(). */
+	replace(NULL, *temporary);
 	fd = mkstemp(*temporary);
 	if (fd < 0) {
 		fail("cannot write beside %s: %s", path, strerror(errno));
+		replace(*temporary, NULL);
 		free(*temporary);
 		*temporary = NULL;
 		return -1;
 	}
-	replace(NULL, *temporary);
 	if (!fchmod(fd, 0666 & ~mask))
 		return fd;
 	fail("cannot write %s: %s", *temporary, strerror(errno));

@@ -107,7 +107,8 @@ int read_file(const char *path, size_t max, char **data, size_t *bytes)
 	struct stat st;
 	int fd, ret;
 
-	fd = open(path, O_RDONLY | O_CLOEXEC);
+	/* O_NONBLOCK: a FIFO must not hang us before fstat() says so. */
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (fd < 0 || fstat(fd, &st)) {
 		ret = fail("cannot read %s: %s", path, strerror(errno));
 		if (fd >= 0)

@@ -4,6 +4,7 @@
 #include <npu/npu.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "calibration.h"
 #include "command_check.h"
@@ -50,6 +51,61 @@ static int check_together(struct npu_file *file,
 	return list_check(list, members, at);
 }
 
+static int check_expert(const struct npu_file *file, uint32_t index,
+			const struct m6npu_cmd *cmd, const uint8_t type[3])
+{
+	uint64_t bytes = npu_file_section(file, index)->loaded_bytes;
+	uint64_t wanted = command_expert_bytes(cmd, type);
+	char name[NPU_FILE_NAME_BYTES];
+
+	if (wanted && bytes >= wanted)
+		return 0;
+	return fail("%s has %llu bytes, and not the %llu that it works with",
+		    npu_file_section_name(file, index, name),
+		    (unsigned long long)bytes, (unsigned long long)wanted);
+}
+
+static int check_layer(const struct npu_file *file,
+		       const struct m6npu_cmd *cmd)
+{
+	const struct npu_runtime *r = &npu_file_header(file)->runtime;
+	uint32_t expert, low;
+	uint8_t type[3];
+
+	for (expert = 0; expert < r->experts; expert++) {
+		if (check_expert(file, npu_file_expert(file, cmd->layer,
+						       expert),
+				 cmd, &cmd->type[1]))
+			return -1;
+		if (!r->low_expert_bytes)
+			continue;
+		low = npu_file_expert_low(file, cmd->layer, expert);
+		memset(type, npu_file_section(file, low)->format,
+		       sizeof(type));
+		if (check_expert(file, low, cmd, type))
+			return -1;
+	}
+	return 0;
+}
+
+/* All commands of a layer work with experts of one shape. */
+static int check_experts(const struct npu_file *file,
+			 const struct command_array *list, size_t *at)
+{
+	const struct m6npu_cmd *cmd, *last = NULL;
+
+	for (*at = 0; *at < list->count; ++*at) {
+		cmd = &list->cmds[*at];
+		if (cmd->opcode != M6NPU_OP_MOE_FFN ||
+		    (last && last->layer == cmd->layer))
+			continue;
+		if (check_layer(file, cmd))
+			return -1;
+		last = cmd;
+	}
+	return 0;
+}
+
 static int check_list(struct npu_file *file, uint32_t index,
 		      const struct command_array *list,
 		      struct static_part *members)
@@ -60,7 +116,8 @@ static int check_list(struct npu_file *file, uint32_t index,
 	char *why;
 
 	if (!check_each(list, tile, &at) &&
-	    !check_together(file, list, members, &at))
+	    !check_together(file, list, members, &at) &&
+	    !check_experts(file, list, &at))
 		return 0;
 	why = xstrdup(fail_message());
 	fail("%s: command %zu (%s): %s",

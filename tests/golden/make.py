@@ -85,6 +85,11 @@ MADE = {
         **CODED, "num_experts": 16, "num_experts_per_tok": 1,
         "num_hidden_layers": 3, "norm_topk_prob": False,
         "shared_expert_intermediate_size": 32}),
+    # Experts in layers 1 and 7 only: who guesses is far from who is meant.
+    "gaps": ("Qwen3MoeForCausalLM", "qwen3_moe", {
+        **CODED, "num_experts": 16, "num_experts_per_tok": 2,
+        "num_hidden_layers": 9, "decoder_sparse_step": 2,
+        "mlp_only_layers": [3, 5], "attention_bias": False}),
     "deep": ("Qwen3MoeForCausalLM", "qwen3_moe", {
         **CODED, "num_experts": 128, "num_experts_per_tok": 8,
         "num_hidden_layers": 64, "attention_bias": False}),
@@ -176,7 +181,9 @@ class Maker:
         c = self.config
         prefix = f"model.layers.{layer}."
         experts = c.get("num_experts", c.get("num_local_experts", 0))
-        if not experts or layer in c.get("mlp_only_layers", []):
+        dense = (layer in c.get("mlp_only_layers", []) or
+                 (layer + 1) % c.get("decoder_sparse_step", 1))
+        if not experts or dense:
             self.glu(prefix + "mlp.", c["intermediate_size"])
             return
         mixtral = c["model_type"] == "mixtral"

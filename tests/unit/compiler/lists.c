@@ -11,21 +11,20 @@
 
 #define MAX_ARGUMENTS	32
 
-static bool compile_to(const char *model, const char *extra, char *path)
+bool lists_compile_to(const char *model, const char *options, char *path)
 {
 	char *argv[MAX_ARGUMENTS + 1] = { NULL }, *words, *rest;
-	struct options options;
+	struct options parsed;
 	int argc = 0;
 	bool good;
 
 	words = rest = xasprintf("npu_compiler --input %s/%s --output %s %s",
-				 getenv("GOLDEN"), model, path, extra);
+				 getenv("GOLDEN"), model, path, options);
 	while (argc < MAX_ARGUMENTS && rest)
 		argv[argc++] = strsep(&rest, " ");
 	/* getopt starts over. */
 	optind = 0;
-	good = !options_parse(argc, argv, &options) &&
-	       !compile(&options, NULL);
+	good = !options_parse(argc, argv, &parsed) && !compile(&parsed, NULL);
 	free(words);
 	return good;
 }
@@ -39,7 +38,7 @@ struct npu_file *lists_compile(const char *model, const char *options)
 	if (fd < 0)
 		return NULL;
 	close(fd);
-	if (!compile_to(model, options, path))
+	if (!lists_compile_to(model, options, path))
 		printf("# %s\n", fail_message());
 	else if (npu_file_open(path, &file))
 		printf("# %s\n", npu_error());

@@ -13,6 +13,8 @@ struct list {
 	struct npu_runtime runtime;
 };
 
+/* Compiles $GOLDEN/MODEL to @path, which is there already; false: failed. */
+bool lists_compile_to(const char *model, const char *options, char *path);
 /*
  * Compiles $GOLDEN/MODEL with the options in @options, parted by spaces, and
  * opens it; NULL, and says why, if it can't. For npu_file_close().

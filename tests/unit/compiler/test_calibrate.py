@@ -151,6 +151,18 @@ def test_room():
            "and logits stay the same, with tiers other than before")
 
 
+def test_gaps():
+    """No layer changes what routers look at: who asks the right one is right."""
+    with Folder("gaps") as folder:
+        result = folder.compile("--calibrate", prompts(folder))
+        ok("0.85 or more: 100.0 % right" in result.stderr,
+           "guesses skip layers without experts", result.stderr)
+        described = inspect(folder.output)["runtime"]
+        ok(described["expert_layers"] == 2 and described["guesses"] == 4 and
+           not run("--verify", folder.output).returncode,
+           "a good file", described)
+
+
 def test_prompts():
     """Files of prompts that are none."""
     long_line = "x" * 200
@@ -169,6 +181,10 @@ def test_prompts():
         folder.refused("no such file", "cannot read .*nothing.txt",
                        "--calibrate", os.path.join(folder.path,
                                                    "nothing.txt"))
+        os.mkfifo(os.path.join(folder.path, "fifo"))
+        for option in "--calibrate", "--calibration":
+            folder.refused(f"{option} of a FIFO", "is not a file", option,
+                           os.path.join(folder.path, "fifo"), timeout=60)
         folder.refused("no tokens", "from 1 to", "--calibrate",
                        prompts(folder), "--calibrate-tokens", 0)
         folder.refused("a limit of what is not run", "goes with --calibrate",
@@ -278,7 +294,7 @@ def test_inspect():
 
 
 for test in (test_calibrate, test_repeatable, test_known_routing, test_room,
-             test_prompts, test_interrupted, test_unheard, test_report,
-             test_inspect):
+             test_gaps, test_prompts, test_interrupted, test_unheard,
+             test_report, test_inspect):
     test()
 finish()

@@ -122,6 +122,13 @@ static void set_spread(struct m6npu_cmd *cmd)
 	cmd->args.router.scale = 0xbf800000;
 }
 
+/* Which is 1 where it is no guess. */
+static void set_no_spread(struct m6npu_cmd *cmd)
+{
+	set_spread(cmd);
+	cmd->args.router.scale = 0;
+}
+
 static const struct change changes[] = {
 	{ "opcode", set_opcode },
 	{ "flags", set_flag },
@@ -157,6 +164,7 @@ static const struct special {
 	{ "chances among too many", M6NPU_OP_ROUTER_TOPK, set_last_word },
 	{ "flags of a router", M6NPU_OP_ROUTER_TOPK, set_router_flags },
 	{ "spread of a router", M6NPU_OP_ROUTER_TOPK, set_spread },
+	{ "no spread of a guess", M6NPU_OP_ROUTER_TOPK, set_no_spread },
 	{ "pad of TOPK", M6NPU_OP_TOPK, set_last_word },
 	{ "rotation", M6NPU_OP_ROPE, set_last_word },
 };
@@ -232,8 +240,40 @@ static void check_model(const char *model, const char *options)
 	npu_file_close(file);
 }
 
+/* A token has at most 64 experts, a guess as many as there are. */
+static void check_many(void)
+{
+	struct npu_file *file = lists_compile("qwen2moe", "--guess 3");
+	struct m6npu_cmd *cmd, *guess = NULL, *prefetch = NULL;
+	struct list list;
+	size_t i;
+
+	if (!ok(file && lists_of_tile(file, 1, &list), "a list with a guess"))
+		return;
+	for (i = 0; i < list.count; i++) {
+		cmd = &list.cmds[i];
+		if (cmd->opcode == M6NPU_OP_EXPERT_PREFETCH)
+			prefetch = cmd;
+		else if (cmd->opcode == M6NPU_OP_ROUTER_TOPK &&
+			 cmd->args.router.flags & M6NPU_ROUTER_CHANCE)
+			guess = cmd;
+	}
+	list.runtime.experts = 100;
+	guess->args.router.experts = prefetch->args.moe.experts = 100;
+	guess->args.router.k = prefetch->args.moe.k = 65;
+	ok(!command_check(guess, 1, &list.runtime) &&
+	   !command_check(prefetch, 1, &list.runtime),
+	   "a guess may name 65: %s", fail_message());
+	guess->args.router.flags = guess->args.router.among = 0;
+	ok(command_check(guess, 1, &list.runtime), "a token not: %s",
+	   fail_message());
+	free(list.cmds);
+	npu_file_close(file);
+}
+
 int main(void)
 {
+	check_many();
 	check_model("qwen2moe", "--tiles 1,16,64 --quantize int4 --guess 3");
 	check_model("qwen3moe", "--tiles 1,16,64 --moe per-expert");
 	check_model("mixtral", "--tiles 1,16 --quantize int8 --moe token");

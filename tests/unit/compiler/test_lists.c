@@ -197,6 +197,50 @@ static void other_ids(struct list *list)
 	find(list, 0, M6NPU_OP_MOE_FFN)->operand[2] += 4;
 }
 
+static void group_less(struct list *list)
+{
+	find(list, 0, M6NPU_OP_MOE_FFN)[3].args.moe.rows--;
+}
+
+static void combine_less(struct list *list)
+{
+	find(list, 0, M6NPU_OP_MOE_COMBINE)->args.moe.rows--;
+}
+
+static void combine_results(struct list *list)
+{
+	find(list, 0, M6NPU_OP_MOE_COMBINE)->flags |= M6NPU_CMD_OUT_ROWS;
+}
+
+static void drop_work(struct list *list)
+{
+	struct m6npu_cmd *first = find(list, 0, M6NPU_OP_MOE_FFN);
+	int i;
+
+	/* Four experts, and what combines them. */
+	for (i = 0; i < 5; i++)
+		first[i] = (struct m6npu_cmd){ .opcode = M6NPU_OP_BARRIER };
+}
+
+static void work_twice(struct list *list)
+{
+	struct m6npu_cmd *first = find(list, 0, M6NPU_OP_MOE_FFN);
+	struct m6npu_cmd *second = find(list, first + 5 - list->cmds,
+					M6NPU_OP_MOE_FFN);
+
+	memcpy(second, first, 5 * sizeof(*first));
+}
+
+static void too_many_layers(struct list *list)
+{
+	list->runtime.expert_layers = M6NPU_MAX_EXPERT_LAYERS + 1;
+}
+
+static void too_many_experts(struct list *list)
+{
+	list->runtime.experts = 65536;
+}
+
 static const struct fault {
 	const char *name;
 	void (*apply)(struct list *list);
@@ -216,6 +260,18 @@ static const struct fault {
 	{ "guesses about the first layer", guess_first, "too late" },
 	{ "no guess", drop_guess, "nobody guesses about layer 1" },
 	{ "ids of somebody else", other_ids, "not those that layer 0" },
+	{ "a group of fewer rows", group_less, "not of the group before" },
+	{ "a combination of other rows", combine_less, "no group has made" },
+	{ "a combination of results only", combine_results,
+	  "no group has made" },
+	{ "a layer that does nothing", drop_work,
+	  "the experts of layer 0 do nothing" },
+	{ "a layer that works twice", work_twice,
+	  "the experts of layer 0 work twice" },
+	{ "more layers than there can be", too_many_layers,
+	  "the NPU takes 256 of 512" },
+	{ "more experts than there can be", too_many_experts,
+	  "the NPU takes 256 of 512" },
 };
 
 static int check(struct npu_file *file, const struct list *list)
