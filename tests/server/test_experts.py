@@ -15,12 +15,12 @@ COPY = f"cp {MODEL} {ON_DISK} && sync"
 # Budget, how many of the golden answers, other options.
 CASES = [
     ("96K", 4, ""),				# the least
-    ("864K", 100, ""),				# a quarter
-    ("864K", 12, "--npu-expert-preload-threshold 0.95"),
-    ("864K", 12, "--npu-expert-preload-threshold off"),
-    ("864K", 12, "--dynamic-expert-threshold 0.3,0.7"),
-    ("1728K", 12, "--npu-disable-expert-cache"),
-    ("1728K", 12, "--npu-experts-on-demand"),
+    ("864K", 36, ""),				# a quarter
+    ("864K", 8, "--npu-expert-preload-threshold 0.95"),
+    ("864K", 8, "--npu-expert-preload-threshold off"),
+    ("864K", 8, "--dynamic-expert-threshold 0.3,0.7"),
+    ("1728K", 8, "--npu-disable-expert-cache"),
+    ("1728K", 8, "--npu-experts-on-demand"),
 ]
 
 
