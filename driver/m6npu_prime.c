@@ -291,9 +291,16 @@ void m6npu_prime_forget(struct m6npu_bo *bo)
 {
 	struct m6npu_imports *imports = &to_m6npu_device(bo->base.dev)->imports;
 
-	scoped_guard(mutex, &imports->lock)
+	/* Under the lock: if the device goes now, it is to be unmapped before. */
+	scoped_guard(mutex, &imports->lock) {
 		list_del(&bo->import);
-	drm_prime_gem_destroy(&bo->base, bo->sgt);
+		if (bo->sgt)
+			dma_buf_unmap_attachment_unlocked(bo->base.import_attach,
+							  bo->sgt,
+							  DMA_BIDIRECTIONAL);
+		bo->sgt = NULL;
+	}
+	drm_prime_gem_destroy(&bo->base, NULL);
 }
 
 int m6npu_imports_init(struct m6npu_device *m6npu)

@@ -171,6 +171,8 @@ TEST_F_TIMEOUT(stress, rebind, 240)
 	pthread_t thread;
 	float *weights;
 
+	/* A move may keep jobs waiting for long on a slow machine. */
+	ASSERT_TRUE(board_set_parameter("expert_timeout_ms", 60000));
 	ASSERT_EQ(0, board_pool(self->fd, 8 * MIB, &pool));
 	for (int i = 0; i < 2; i++)
 		ASSERT_EQ(0, board_buffer(self->fd, pool,
