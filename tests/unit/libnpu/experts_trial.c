@@ -267,6 +267,20 @@ int trial_command(uint32_t layer, uint64_t needed, unsigned int *turns)
 	return ret;
 }
 
+uint64_t trial_random(uint32_t layer, int odds)
+{
+	int a = rand() % EXPERTS, b = rand() % EXPERTS;
+
+	trial_route(layer, 0, a, b);
+	if (rand() % 2)
+		trial_hint(layer, 1ull << a | 1ull << rand() % 16);
+	if (rand() % 3 == 0)
+		npu_experts_arrived(&t.e);
+	if (rand() % odds == 0)
+		gates_fail(trial_section(layer * EXPERTS), 1);
+	return 1ull << a | 1ull << b;
+}
+
 void trial_arrive(void)
 {
 	struct pollfd fd = { npu_experts_fd(&t.e), POLLIN, 0 };

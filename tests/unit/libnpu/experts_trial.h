@@ -65,6 +65,11 @@ int trial_fault(uint32_t layer, uint64_t mask);
 void trial_hint(uint32_t layer, uint64_t mask);
 /* What the device does with a command: tells what is missing, until none is. */
 int trial_command(uint32_t layer, uint64_t needed, unsigned int *turns);
+/*
+ * Two experts of @layer at random, which are returned; hints that are right,
+ * wrong, late or missing; and once in @odds a read that is to fail.
+ */
+uint64_t trial_random(uint32_t layer, int odds);
 /* Waits until something that was read ahead arrives, and binds it. */
 void trial_arrive(void);
 /* State of an entry of the table. */

@@ -500,21 +500,12 @@ static void test_random(uint32_t places, unsigned int seed)
 	for (step = 0; step < 80 && good; step++) {
 		trial_step(1);
 		for (uint32_t layer = 0; layer < LAYERS && good; layer++) {
-			int32_t a = rand() % EXPERTS, b = rand() % EXPERTS;
+			uint64_t needed = trial_random(layer, 20);
 
-			trial_route(layer, 0, a, b);
-			if (rand() % 2)
-				trial_hint(layer, 1ull << a |
-							  1ull << rand() % 16);
-			if (rand() % 3 == 0)
-				npu_experts_arrived(&t.e);
-			if (rand() % 20 == 0)
-				gates_fail(trial_section(layer * EXPERTS), 1);
 			/* An error is one of those. */
-			trial_command(layer, 1ull << a | 1ull << b, &turns);
+			trial_command(layer, needed, &turns);
 			gates_fail(0, 0);
-			good = trial_command(layer, 1ull << a | 1ull << b,
-					     &turns) == 0 &&
+			good = trial_command(layer, needed, &turns) == 0 &&
 			       trial_table_right() &&
 			       trial_resident() <= places &&
 			       t.e.figures.resident == trial_resident();

@@ -151,20 +151,11 @@ static void test_random(uint32_t places, uint32_t threshold, unsigned int seed)
 	for (step = 0; step < 80 && good; step++) {
 		trial_step(1);
 		for (uint32_t layer = 0; layer < LAYERS && good; layer++) {
-			int32_t a = rand() % EXPERTS, b = rand() % EXPERTS;
+			uint64_t needed = trial_random(layer, 9);
 
-			trial_route(layer, 0, a, b);
-			if (rand() % 2)
-				trial_hint(layer, 1ull << a |
-							  1ull << rand() % 16);
-			if (rand() % 3 == 0)
-				npu_experts_arrived(&t.e);
-			if (rand() % 9 == 0)
-				gates_fail(trial_section(layer * EXPERTS), 1);
-			good = trial_command(layer, 1ull << a | 1ull << b,
-					     &turns) == 0 && turns <= 1 &&
-			       trial_table_right();
-			good &= t.e.figures.resident <= places;
+			good = trial_command(layer, needed, &turns) == 0 &&
+			       turns <= 1 && trial_table_right() &&
+			       t.e.figures.resident <= places;
 		}
 		npu_experts_end(&t.e);
 	}
