@@ -118,4 +118,6 @@ def test_budget(server_log):
         told = log.read().decode(errors="replace")
     assert len(re.findall(r"experts: \d+ faults in \d+ uses, \d+ loaded",
                           told)) == len(CASES)
-    assert "router cache:" in told
+    debugfs = told[told.index("router cache:"):]
+    for name in ("hits", "misses", "faults", "stalled_us"):
+        assert re.search(rf"^{name}: [1-9]\d*\r?$", debugfs, re.M), name
