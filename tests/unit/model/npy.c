@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "npy.h"
 
+#include <math.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,4 +67,18 @@ bool npy_read(const char *path, struct npy *npy)
 	if (!good)
 		free(npy->data);
 	return good;
+}
+
+double npy_deviation(const struct npy *npy)
+{
+	const float *values = npy->data;
+	double sum = 0, squares = 0;
+	size_t i;
+
+	for (i = 0; i < npy->count; i++) {
+		sum += values[i];
+		squares += values[i] * values[i];
+	}
+	sum /= npy->count;
+	return sqrt(squares / npy->count - sum * sum);
 }

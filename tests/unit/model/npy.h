@@ -18,5 +18,7 @@ struct npy {
 
 /* False: not there, or not such a file. */
 bool npy_read(const char *path, struct npy *npy);
+/* Standard deviation of all F32 values. */
+double npy_deviation(const struct npy *npy);
 
 #endif

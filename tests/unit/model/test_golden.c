@@ -4,7 +4,6 @@
  * their logits, all positions. Their routers speak clearly, so no rounding
  * makes another expert run, and differences stay small.
  */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -35,20 +34,6 @@ static char *path_of(const char *model, const char *name)
 	return path;
 }
 
-static double deviation(const struct npy *npy)
-{
-	const float *values = npy->data;
-	double sum = 0, squares = 0;
-	size_t i;
-
-	for (i = 0; i < npy->count; i++) {
-		sum += values[i];
-		squares += values[i] * values[i];
-	}
-	sum /= npy->count;
-	return sqrt(squares / npy->count - sum * sum);
-}
-
 static void check_format(const char *model, const struct format *format,
 			 const struct npy *tokens)
 {
@@ -69,7 +54,7 @@ static void check_format(const char *model, const struct format *format,
 	logits = trial_logits(trial_compile(path_of(model, ""),
 					    format->quantize),
 			      &options, &plan, tokens, NULL);
-	limit = format->max_abs * deviation(&expected);
+	limit = format->max_abs * npy_deviation(&expected);
 	d = trial_compare(logits, expected.data, tokens->count,
 			  expected.shape[2], 2 * limit);
 	ok(d.kl <= format->kl && d.max_abs <= limit,

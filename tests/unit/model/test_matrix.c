@@ -186,24 +186,10 @@ static void check_next(const struct subject *subject, const float *logits,
 	   subject->name, right, wanted);
 }
 
-static double deviation(const struct npy *npy)
-{
-	const float *values = npy->data;
-	double sum = 0, squares = 0;
-	size_t i;
-
-	for (i = 0; i < npy->count; i++) {
-		sum += values[i];
-		squares += values[i] * values[i];
-	}
-	sum /= npy->count;
-	return sqrt(squares / npy->count - sum * sum);
-}
-
 static void check_reference(const struct subject *subject, const float *logits,
 			    uint32_t vocab, double deviations)
 {
-	double limit = deviations * deviation(&subject->reference);
+	double limit = deviations * npy_deviation(&subject->reference);
 	struct trial_difference d;
 
 	d = trial_compare(logits, subject->reference.data,
